@@ -24,8 +24,6 @@ import type { Booted } from "./boot.ts";
 import type { Generation } from "./generation.ts";
 import type { Service } from "./service.ts";
 
-// Compiles the CORS settings of the manifest and of plugins for each route.
-
 interface ServiceCors {
   readonly default: Cors;
   /** `server.corsRoutes` takes precedence over the settings of a route plugin, and those over `server.cors`. */
@@ -164,11 +162,12 @@ export function compileDispatch(
   return { dispatch, upgrade: sockets.dispatch };
 }
 
-// Request ids: the client's own id when it is valid, otherwise a new one.
-
 const VALID_ID = /^[A-Za-z0-9_.:-]{1,128}$/;
 
-/** New ids are a random prefix and a counter: unique across restarts, and a hundred times cheaper than UUIDs. */
+/**
+ * The id that the client gave, when it is valid. New ids are a random prefix and a counter: unique across restarts, and a hundred times
+ * cheaper than UUIDs.
+ */
 function createRequestIds(): (given: string) => string {
   const prefix = `${randomBytes(6).toString("hex")}-`;
   let count = 0;

@@ -37,8 +37,6 @@ import type { Traces } from "../traces/traces.ts";
 import type { Workflows } from "../workflows/workflows.ts";
 import { manifestValues } from "./manifest-values.ts";
 
-// The limits that the manifest sets, how much of each is in use, and how often each has refused something.
-
 /** Patterns of paths: limits of the whole service first, then those of its parts. */
 const LIMITS = [
   /^server\.limits\./,
@@ -54,7 +52,7 @@ const LIMITS = [
   /^workflows[.[].+\.recoveries$/,
 ];
 
-/** Their values are numbers, so one that comes from the environment is not a secret. */
+/** The limits of the manifest, and how each is used. Values are numbers, so one that comes from the environment is not a secret. */
 function limitStates(manifest: Manifest, values: readonly ManifestValue[], meters: LimitMeters): LimitState[] {
   return LIMITS.flatMap((pattern) => values.filter(({ path }) => pattern.test(path))).flatMap((entry) => {
     const { path, source, origin, description, unit } = entry;

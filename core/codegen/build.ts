@@ -27,8 +27,7 @@ import { carryPackages, EXTERNAL } from "./carried.ts";
 import { filesBelow } from "./files.ts";
 import { digestOfSources, STAMP } from "./fresh.mjs";
 
-// Lists the packages in a build: their licences for people, and a bill of materials (CycloneDX) for programs.
-
+/** A package in a build, for the licences (for people) and the bill of materials (for programs). */
 interface Package {
   name: string;
   version: string;

@@ -5,8 +5,7 @@ import type { JsonSchema } from "../lib/json-schema.ts";
 import { isWritten, readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 import { compilable, generateValidators, servedDefinitions } from "./validators.ts";
 
-// Walks JSON Schemas along the keywords that contain schemas, so that a property named `title` is not mistaken for the keyword.
-
+/** Keywords that contain schemas: a property named `title` is not mistaken for the keyword. */
 const MAPS = ["properties", "patternProperties", "$defs", "dependentSchemas"];
 const LISTS = ["allOf", "anyOf", "oneOf"];
 const SINGLES = ["items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"];
@@ -36,8 +35,6 @@ function rewriteReferences(schema: JsonSchema): JsonSchema {
   return name === null ? copy : { ...copy, $ref: `#/$defs/${name}` };
 }
 
-// `generated/types.ts`: one TypeScript type per definition.
-
 const OPTIONS = {
   bannerComment: "",
   additionalProperties: false,
@@ -49,7 +46,7 @@ const OPTIONS = {
 /** Unsupported keywords: json-schema-to-typescript makes `never[]` of the first and ignores the others silently. */
 const REFUSED = ["prefixItems", "unevaluatedProperties", "unevaluatedItems"];
 
-/** The text of the types, without the head comment. Definitions that fail are named in `problems` and left out. */
+/** The types, one per definition, without the head comment. Definitions that fail are named in `problems` and left out. */
 async function generateTypes(definitions: readonly SchemaDefinition[], problems: SchemaProblem[]): Promise<string> {
   const blocks: string[] = [];
   const names: string[] = [];
@@ -111,8 +108,6 @@ function hasShape(combination: unknown): boolean {
   );
 }
 
-// `generated/service.schema.json`: the schema for editors, of the manifest as written, before every `${...}` is filled in.
-
 const REFERENCE = {
   // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what users write
   description: "`${NAME}`, `${NAME:-default}` or `${file:PATH}`, which is filled in at the start.",
@@ -127,7 +122,11 @@ const ANNOTATIONS = ["title", "description", "default", "examples"];
 /** Keywords that never apply to a reference: conditions and names of keys. */
 const UNCHANGED = ["if", "not", "propertyNames"];
 
-/** @param definitions of the manifest by name, which refer to each other as `#/$defs/NAME` */
+/**
+ * The schema for editors, of the manifest as written, before every `${...}` is filled in.
+ *
+ * @param definitions by name, which refer to each other as `#/$defs/NAME`
+ */
 function editorSchema(definitions: Record<string, JsonSchema>): JsonSchema {
   const changed = Object.entries(definitions).map(([name, schema]) => [name, withReferences(schema)]);
   return {

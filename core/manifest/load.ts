@@ -13,8 +13,6 @@ import { readYaml } from "./read.ts";
 import { resolveManifest } from "./resolve.ts";
 import { validate } from "./validate.ts";
 
-// The valid part of a manifest that has errors. It is compiled all the same, so that one report has the errors of every stage.
-
 /** Sections whose entries are independent: an invalid entry is left out, the others stay. */
 const SECTIONS_OF_ENTRIES: ReadonlySet<string | number> = new Set([
   "providers",
@@ -24,7 +22,10 @@ const SECTIONS_OF_ENTRIES: ReadonlySet<string | number> = new Set([
   "workflows",
 ]);
 
-/** Resolves `document` without the values at the faulty paths; null when too little is left. */
+/**
+ * Resolves `document` without the values at the faulty paths; null when too little is left. It is compiled all the same, so that one
+ * report has the errors of every stage.
+ */
 function validSubset(document: unknown, faultyPaths: readonly Path[]): Manifest | null {
   if (!isObject(document)) return null;
   const rest: Record<string, unknown> = { ...structuredClone(document), name: "rest", version: "0" };

@@ -24,8 +24,6 @@ import { hint, type Issue, type Path } from "./issues.ts";
 import type { LoadedManifest } from "./load.ts";
 import { addNotices } from "./notices.ts";
 
-// Checks workflows: ids are unique, what steps refer to exists, expressions and schemas compile.
-
 interface StepPlace {
   id: string;
   path: Path;
@@ -46,6 +44,7 @@ interface Branch {
 const WORKFLOW_SCHEMAS = ["input", "result", "suspend", "resume"];
 const STEP_SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"];
 
+/** Checks workflows: ids are unique, what steps refer to exists, expressions and schemas compile. */
 function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): void {
   const calls = new Map<string, { workflow: string; path: Path }[]>();
   for (const [id, workflow] of entriesOf(check.document.workflows)) {
@@ -216,8 +215,7 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
   return issues;
 }
 
-// Checks `observability.otlp`, the destination of exported spans.
-
+/** Checks `observability.otlp`, the destination of exported spans. */
 function checkOtlp(check: CheckContext): void {
   const { otlp } = mapOf(check.document.observability);
   if (!isObject(otlp)) return;

@@ -7,11 +7,6 @@ import type { SpanData, SpanEvent, SpanSink, TraceData } from "./sink.ts";
 import type { Attributes, Entity, Span, SpanContext, SpanKind, SpanOrigin, SpanStatus } from "./span.ts";
 import { acceptTracestate, parseTraceparent, type Traceparent } from "./traceparent.ts";
 
-/*
- * Ids of traces and spans. They contain the time at which they were created, so that traces, which are stored in order of time, are
- * found without an index. They end in a counter with a random start, which costs a tenth of a random id.
- */
-
 const DIGITS = 3;
 const MASK = 0xfff;
 /** Mask of the counter: six hexadecimal digits. */
@@ -24,6 +19,10 @@ interface TraceIds {
   readonly spanId: string;
 }
 
+/**
+ * Ids of traces and spans. They contain the time at which they were created, so that traces, which are stored in order of time, are
+ * found without an index. They end in a counter with a random start, which costs a tenth of a random id.
+ */
 class Ids {
   /** Every number of three hexadecimal digits, as text. */
   readonly #digits = Array.from({ length: MASK + 1 }, (_, value) => hex(value, DIGITS));
@@ -61,11 +60,10 @@ class Ids {
   }
 }
 
-// The clock of spans: milliseconds since 1970 with fractions, monotonic within a process.
-
 /** How often the system clock is read again, because it may be set while the process runs. */
 const SYNC_INTERVAL_MS = 60_000;
 
+/** The clock of spans: milliseconds since 1970 with fractions, monotonic within a process. */
 class SpanClock {
   #offset = 0;
   #next = Number.NEGATIVE_INFINITY;
@@ -79,8 +77,6 @@ class SpanClock {
     return now + this.#offset;
   }
 }
-
-// Spans and traces while they are recorded. The traced code and the sinks hold the same objects.
 
 /** What the traces of a service share. */
 interface Tracing {
@@ -97,6 +93,7 @@ const MAX_HELD_SPANS = 256;
 /** Most events and links of one span; more of them are dropped. */
 const MAX_EVENTS = 128;
 
+/** A trace while it is recorded, as its spans below. The traced code and the sinks hold the same objects. */
 class LiveTrace implements TraceData {
   readonly tracing: Tracing;
   readonly traceId: string;

@@ -9,8 +9,6 @@ import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { isNewer } from "../lib/version.ts";
 import { type NpmOutcome, runNpm } from "./npm.ts";
 
-// Reads the packages that package.json lists, their installed versions, and what `npm install` needs to update one.
-
 const SECTIONS = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"] as const;
 
 interface Dependency {

@@ -12,13 +12,11 @@ import { type PluginPhase, type PluginProblem, shortPath } from "./problem.ts";
 import { Registry, type RegistryEntry, registryKey } from "./registry.ts";
 import { prepareResolution } from "./resolution.ts";
 
-// Checks that a file exports a plugin of the kind of its folder.
-
 type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
 
 const rejected = (...problems: string[]): Shaped => ({ plugin: null, problems });
 
-/** @param namespace the result of `import()` */
+/** Checks that a file exports a plugin of the kind of its folder. @param namespace the result of `import()` */
 function checkShape(namespace: Record<string, unknown>, kind: PluginKind): Shaped {
   const exported = unwrapDefault(namespace);
   if (exported === undefined) return rejected(`has no default export: write export default { kind: "${kind}", ... }`);

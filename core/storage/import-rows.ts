@@ -5,13 +5,11 @@ import { clearAllBut, isEmpty, signsOfLife } from "./all-keys.ts";
 import { checkHeader, type ExportEnd, isOfProcess, parseLine, RowTally } from "./row-lines.ts";
 import type { Commit, Store } from "./store.ts";
 
-// Lines of bytes, each with its line feed; of the last one it may be missing.
-
 /** No line of an export is longer: what the API takes in is far smaller. */
 const MAX_LINE_BYTES = 256 * 1024 * 1024;
 const LINE_FEED = 0x0a;
 
-/** @throws Error with a message for the user when a line is too long */
+/** Lines, each with its line feed; of the last one it may be missing. @throws Error with a message for the user when one is too long */
 async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, undefined> {
   let begun: Buffer[] = [];
   let size = 0;

@@ -21,11 +21,9 @@ import { nameProcess } from "./process-name.ts";
 import type { Store } from "./store.ts";
 import { Watch } from "./watch.ts";
 
-// The row of an `Idempotency-Key`, and its changes.
-
 const MAX_BODY_BYTES = 1024 * 1024;
 
-/** What a row holds. */
+/** The row of an `Idempotency-Key`. */
 interface KeyRow {
   readonly fingerprint: string;
   /** When it was claimed: milliseconds since 1970. */

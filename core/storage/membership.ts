@@ -15,8 +15,6 @@ import { hasEnded, nameProcess } from "./process-name.ts";
 import { allRows } from "./ranges.ts";
 import type { Row, Store } from "./store.ts";
 
-// Finds out which rows have not changed for a while, as far as the reader itself has seen: no clock but its own is asked.
-
 interface SeenRow {
   readonly revision: number;
   /** When it was first seen with that revision, in milliseconds of the reader's own clock. */
@@ -27,8 +25,8 @@ interface SeenRow {
 const GAP_SHARE = 1 / 3;
 
 /**
- * Rows that are silent: they were read again and again, and have not changed for `timeout` milliseconds. A gap between two readings
- * begins the count anew, for all rows: when the store could not be read, nobody could write to it either.
+ * Rows that are silent: they were read again and again, and have not changed for `timeout` milliseconds of the reader's own clock. A gap
+ * between two readings begins the count anew, for all rows: when the store could not be read, nobody could write to it either.
  */
 export class Silence {
   readonly #timeout: number;

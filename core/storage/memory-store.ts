@@ -5,8 +5,6 @@ import { checkKey, keyBounds, prefixEnd } from "./encoding.ts";
 import { excerpt, joinRows } from "./packed.ts";
 import type { Commit, Range, Row, Store } from "./store.ts";
 
-// Rows in memory, sorted by key: blocks of some hundred rows that are found by bisection, and a map for single keys.
-
 /** The slot of a key. A write replaces the row in it, so that rows that were returned before do not change. */
 interface Slot {
   readonly key: string;
@@ -26,6 +24,7 @@ const BLOCK_SIZE = 512;
 /** What a row takes beside its texts: its objects, and its places in the map and in a block. */
 const BYTES_PER_ROW = 200;
 
+/** Rows in memory, sorted by key: blocks of some hundred rows that are found by bisection, and a map for single keys. */
 export class SortedRows {
   #slots = new Map<string, Slot>();
   /** No block is empty, unless it is the only one. */

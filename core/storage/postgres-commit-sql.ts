@@ -19,7 +19,7 @@ import { OTHER_SERVER, ROWS_CHANGED } from "./postgres-errors.ts";
 import type { PostgresNames } from "./postgres-names.ts";
 
 /** What a commit is made of, as names of variables or parameters. Lists are one text, which is cheapest for the driver. */
-interface Arguments {
+export interface CommitArguments {
   readonly keys: string;
   readonly texts: string;
   readonly revisions: string;
@@ -37,7 +37,7 @@ export const LIST_SEPARATOR = "\x1f";
 const list = (text: string, type = "") => `string_to_array(${text}, chr(${LIST_SEPARATOR.charCodeAt(0)}))${type}`;
 
 /** Rows that are not as expected, as JSON of the same form. It takes no locks: it spares transactions that could only fail. */
-export const wrongRows = ({ table }: PostgresNames, { expected }: Pick<Arguments, "expected">, into = "") =>
+export const wrongRows = ({ table }: PostgresNames, { expected }: Pick<CommitArguments, "expected">, into = "") =>
   `SELECT jsonb_object_agg(wanted.key, stored.revision)::text AS wrong ${into}
      FROM jsonb_each_text(${expected}) AS wanted LEFT JOIN ${table} AS stored ON stored.key = wanted.key
      WHERE stored.revision IS DISTINCT FROM wanted.value::bigint`;
@@ -45,7 +45,7 @@ export const wrongRows = ({ table }: PostgresNames, { expected }: Pick<Arguments
 /** Locks all rows, writes those that are put or added to, and counts those of them that were as expected. */
 export const writeRows = (
   { table }: PostgresNames,
-  { keys, texts, revisions, expected, added }: Omit<Arguments, "removed" | "kept">,
+  { keys, texts, revisions, expected, added }: Omit<CommitArguments, "removed" | "kept">,
   into = "",
 ) =>
   `WITH written AS (
@@ -66,12 +66,14 @@ const asExpected = (expected: string) =>
 
 export const countKept = (
   { table }: PostgresNames,
-  { kept, expected }: Pick<Arguments, "kept" | "expected">,
+  { kept, expected }: Pick<CommitArguments, "kept" | "expected">,
   into = "",
 ) => `SELECT count(*) AS count ${into} FROM ${table} WHERE key = ANY(${list(kept)}) AND ${asExpected(expected)}`;
 
-export const removeRows = ({ table }: PostgresNames, { removed, expected }: Pick<Arguments, "removed" | "expected">) =>
-  `DELETE FROM ${table} WHERE key = ANY(${list(removed)}) AND ${asExpected(expected)}`;
+export const removeRows = (
+  { table }: PostgresNames,
+  { removed, expected }: Pick<CommitArguments, "removed" | "expected">,
+) => `DELETE FROM ${table} WHERE key = ANY(${list(removed)}) AND ${asExpected(expected)}`;
 
 export const clearRange = ({ table }: PostgresNames, low: string, high: string) =>
   `DELETE FROM ${table} WHERE key >= ${low} AND key < ${high}`;
@@ -122,7 +124,9 @@ export function createCommitFunction(names: PostgresNames, citus: boolean): stri
   const otherNode = `IF (SELECT groupid FROM pg_dist_local_group) <> (${names.holder}) THEN
       RAISE EXCEPTION 'another node holds the schema' USING ERRCODE = '${OTHER_SERVER}';
     END IF;`;
-  const variables = Object.fromEntries(Object.keys(PARAMETERS).map((name) => [name, name])) as unknown as Arguments;
+  const variables = Object.fromEntries(
+    Object.keys(PARAMETERS).map((name) => [name, name]),
+  ) as unknown as CommitArguments;
   return `CREATE OR REPLACE FUNCTION ${commitFunction(names, citus)}(${parameters.join(", ")}) RETURNS text
   LANGUAGE plpgsql ${citus ? "" : "SET plan_cache_mode = force_generic_plan "}SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   AS $penstock$

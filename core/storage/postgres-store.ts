@@ -20,8 +20,6 @@ import type { Presence } from "./presence.ts";
 import { scanInSlices } from "./ranges.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
-// Shows by a session-level advisory lock of PostgreSQL that a process has a connection: the lock goes with the connection.
-
 /** A session that does not answer for so long does not count. */
 const ANSWER_TIMEOUT_MS = 2_000;
 
@@ -35,6 +33,7 @@ interface Shown {
   readonly backend: unknown;
 }
 
+/** Shows by a session-level advisory lock of PostgreSQL that a process has a connection: the lock goes with the connection. */
 class PostgresPresence implements Presence {
   readonly #pool: Pool;
   readonly #database: PostgresDatabase;
@@ -118,8 +117,6 @@ class PostgresPresence implements Presence {
 const lockOf = (name: string): string =>
   createHash("sha256").update(`penstock process ${name}`).digest().readBigInt64BE().toString();
 
-// Grouped reads of PostgreSQL. Rows come packed into one text (packed.ts), which is cheapest for the driver.
-
 /** @param longest a parameter of the query */
 const packedSql = (longest: string) => `string_agg(${packRowSql(POSTGRES, longest)}, chr(30))`;
 
@@ -132,6 +129,7 @@ type Direction = "ASC" | "DESC";
 
 const directionOf = ({ reverse }: Range): Direction => (reverse ? "DESC" : "ASC");
 
+/** Grouped reads of PostgreSQL. Rows come packed into one text (packed.ts), which is cheapest for the driver. */
 function createPostgresReader(database: PostgresDatabase): PostgresReader {
   const TABLE = database.names.table;
 

@@ -1,10 +1,11 @@
-/** Writes a group of commits to PostgreSQL: in one round trip when everything is as they expect. */
+/** Writes a group of commits to PostgreSQL: in one round trip when everything is as they expect. postgres-commit-sql.ts says why that is safe. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { QueryResult } from "pg";
 import { prefixEnd } from "./encoding.ts";
 import { type Changes, mergeCommits } from "./group.ts";
 import { LAYOUT_VERSION } from "./layout.ts";
 import {
+  type CommitArguments,
   callCommit,
   clearRange,
   countKept,
@@ -21,22 +22,13 @@ import { closeLaneSql, hasMoved, PostgresLane, type Ticket } from "./postgres-la
 import type { PostgresNames } from "./postgres-names.ts";
 import type { Commit } from "./store.ts";
 
-// Sends the changes of a group of commits to PostgreSQL. postgres-commit-sql.ts says what makes them safe.
-
 /** Null: everything is written. `lane`, or JSON of the rows that are not as expected: nothing is. */
 type Answer = string | null;
 
 /** The changes as PostgreSQL gets them. */
-interface Packed {
+interface Packed extends CommitArguments {
   /** Null: none. */
   readonly cleared: readonly string[] | null;
-  readonly keys: string;
-  readonly texts: string;
-  readonly revisions: string;
-  readonly expected: string;
-  readonly added: string;
-  readonly removed: string;
-  readonly kept: string;
   readonly wanted: number;
 }
 
@@ -152,7 +144,7 @@ export function createGroupWriter(database: PostgresDatabase, commitFunction: st
   const lane = new PostgresLane(names);
 
   /** Once it has thrown, the changes are not written, and will not be. */
-  async function write(session: Session, ticket: Ticket, packed: ReturnType<typeof packChanges>) {
+  async function write(session: Session, ticket: Ticket, packed: Packed) {
     let decided = true;
     try {
       return await send(session, ticket, packed, () => {

@@ -20,8 +20,6 @@ import { sealedAt } from "./segments.ts";
 import { createSpanFeed } from "./span-feed.ts";
 import type { Traces } from "./traces.ts";
 
-// Removes traces that are too old or too many: the oldest segments first, a few at a time.
-
 const FIRST_ROUND_DELAY_MS = 5_000;
 const ROUND_INTERVAL_MS = 10_000;
 const SEGMENTS_PER_COMMIT = 32;
@@ -38,20 +36,13 @@ interface TraceRetentionOptions {
   readonly round?: number;
 }
 
+/** Removes traces that are too old or too many: the oldest segments first, a few at a time. */
 export function createTraceRetention(store: Store, options: TraceRetentionOptions) {
   const rounds = new Interval(
     options.round ?? ROUND_INTERVAL_MS,
     () => removeOld(Date.now()),
     (error) => options.logger.warn({ err: error }, `old traces cannot be removed: ${messageOf(error)}`),
   );
-
-  function start(): void {
-    rounds.start(Math.min(FIRST_ROUND_DELAY_MS, options.round ?? FIRST_ROUND_DELAY_MS));
-  }
-
-  function close(): Promise<void> {
-    return rounds.stop();
-  }
 
   /** Removes what is older than the retention at `now` (milliseconds since 1970), and the oldest traces beyond the size limit. */
   async function removeOld(now: number): Promise<void> {
@@ -78,7 +69,11 @@ export function createTraceRetention(store: Store, options: TraceRetentionOption
     return Math.max(Number(row?.value ?? 0) - size, options.excess?.() ?? 0);
   }
 
-  return { start, close, removeOld };
+  return {
+    start: () => rounds.start(Math.min(FIRST_ROUND_DELAY_MS, options.round ?? FIRST_ROUND_DELAY_MS)),
+    close: () => rounds.stop(),
+    removeOld,
+  };
 }
 
 /** In memory the limit is checked more often than on disk. */

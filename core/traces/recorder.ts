@@ -10,8 +10,7 @@ import type { Store } from "../storage/store.ts";
 import { createSegmentBuilder, type Origin, type Segment } from "./segment.ts";
 import { commitOfWrites } from "./segment-rows.ts";
 
-// The traces that have not ended yet: a linked list, so that adding and removing one needs no lookup and no allocation.
-
+/** The traces that have not ended yet: a linked list, so that adding and removing one needs no lookup and no allocation. */
 class OpenTraces {
   #newest: TraceData | null = null;
 
@@ -74,10 +73,6 @@ export function createRecorder(store: Store, { origin, process, logger }: Record
   let lostLogged = 0;
   let loggedAt = 0;
   const builder = createSegmentBuilder(origin, process);
-
-  function began(trace: TraceData): void {
-    open.add(trace);
-  }
 
   function take(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
     if (last) open.remove(trace);
@@ -212,7 +207,7 @@ export function createRecorder(store: Store, { origin, process, logger }: Record
     get unwritten() {
       return unwritten();
     },
-    began,
+    began: (trace: TraceData): void => open.add(trace),
     take,
     pending,
     flush,

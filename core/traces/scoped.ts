@@ -16,14 +16,12 @@ import { allRows } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
 import { type FilteredTrace, isVisible, matches, matchesHead, type TraceFilter, visibleOwner } from "./filter.ts";
 import type { Recorder } from "./recorder.ts";
-import type { Line, Origin } from "./segment.ts";
+import type { Line, Origin, Segment } from "./segment.ts";
 import { parseHead } from "./segment-rows.ts";
 import { newestSegments, readSegment, SegmentReader, sealedAt } from "./segments.ts";
 import { isSpanId, isTraceId, NEARBY_MS, timeOfSpan, timeOfTrace, wholeSeconds } from "./times.ts";
 import type { TraceAccess, TraceQuery } from "./traces.ts";
 import { buildTree, type FoundSpan, lastEnd, spanRecord, traceSummary } from "./wire.ts";
-
-// Finds a trace or a span by its id. Ids contain the time of their start, and segments are sorted by time: no index of ids is needed.
 
 /** Bounds of a trace that is shown, because a caller may add spans to a trace of its own forever. */
 const MAX_SPANS = 10_000;
@@ -40,6 +38,8 @@ interface TraceSources {
 }
 
 /**
+ * Ids contain the time of their start, and segments are sorted by time: no index of ids is needed.
+ *
  * @returns at most 10,000 spans of about 4 Mi characters, sorted by their start; none when there is no such trace for this
  * caller
  */
@@ -61,16 +61,8 @@ async function findTrace(places: TraceSources, traceId: string, owner: string | 
     }
     return complete || found.full;
   };
-  const known = new Set(pending.map(({ name }) => name));
-  for (const { text } of pending) done = collect(await SegmentReader.of(await text)) || done;
-  if (!done) {
-    for await (const name of candidates(store, timeOfTrace(traceId), traceId)) {
-      if (known.has(name)) continue;
-      known.add(name);
-      const reader = await readSegment(store, name);
-      if (reader !== null && collect(reader)) break;
-    }
-  }
+  if (!done)
+    for await (const reader of segmentsNear(store, pending, timeOfTrace(traceId), traceId)) if (collect(reader)) break;
   return found.spans.sort(bySpanStart);
 }
 
@@ -81,24 +73,13 @@ async function findSpan(places: TraceSources, spanId: string, owner: string | un
     const span = trace.spans.find((each) => each.spanId === spanId);
     if (span !== undefined) return isVisible(owner, trace.userId) ? { span, origin } : null;
   }
-  const known = new Set(pending.map(({ name }) => name));
-  for (const { text } of pending) {
-    const line = (await SegmentReader.of(await text)).lineWith(spanId);
-    if (line !== undefined) return spanInLine(line, spanId, owner);
-  }
-  for await (const name of candidates(store, timeOfSpan(spanId, Date.now()), null)) {
-    if (known.has(name)) continue;
-    known.add(name);
-    const line = (await readSegment(store, name))?.lineWith(spanId);
-    if (line !== undefined) return spanInLine(line, spanId, owner);
+  for await (const reader of segmentsNear(store, pending, timeOfSpan(spanId, Date.now()), null)) {
+    const line = reader.lineWith(spanId);
+    if (line === undefined) continue;
+    const span = line.spans.find((each) => each.spanId === spanId)!;
+    return isVisible(owner, line.userId) ? { span, origin: line.origin } : null;
   }
   return null;
-}
-
-function spanInLine(line: Line, spanId: string, owner: string | undefined): FoundSpan | null {
-  if (!isVisible(owner, line.userId)) return null;
-  const span = line.spans.find((each) => each.spanId === spanId)!;
-  return { span, origin: line.origin };
 }
 
 /** Sorts by start. Of spans that started in the same microsecond, a parent comes before its child. */
@@ -146,6 +127,26 @@ function attributesLength(attributes: Attributes | null): number {
   return length;
 }
 
+/** Segments that may contain spans that started at `time`, each once: those that are not written yet, and the likely ones of the store. */
+async function* segmentsNear(
+  store: Store,
+  pending: readonly Segment[],
+  time: number,
+  traceId: string | null,
+): AsyncGenerator<SegmentReader, void> {
+  const known = new Set<string>();
+  for (const { name, text } of pending) {
+    known.add(name);
+    yield SegmentReader.of(await text);
+  }
+  for await (const name of candidates(store, time, traceId)) {
+    if (known.has(name)) continue;
+    known.add(name);
+    const reader = await readSegment(store, name);
+    if (reader !== null) yield reader;
+  }
+}
+
 /** Names of segments that may contain spans that started at `time`, the likely ones first. Some names occur twice. */
 async function* candidates(store: Store, time: number, traceId: string | null): AsyncGenerator<string, void> {
   if (traceId !== null) yield* namesBelow(store, foreignRows(traceId), segmentFromForeignKey);
@@ -169,8 +170,7 @@ async function* namesBelow(
   for await (const rows of allRows(store, { prefix }, ROWS_PER_READ)) for (const { key } of rows) yield parseName(key);
 }
 
-// A page of traces. The heads of segments show which ones need not be read, so that a filter with few matches is fast.
-
+/** The heads of segments show which ones need not be read, so that a filter with few matches is fast. */
 async function listTraces(
   { store, recorder, origin }: TraceSources,
   filter: TraceFilter,

@@ -1,6 +1,6 @@
 /**
  * A segment: the spans of many traces, a line of JSON for each trace, which are written and removed together. In the store it is deflated,
- * and in base 64.
+ * and in base 64, or as it is where there was no memory to deflate it.
  */
 import { promisify } from "node:util";
 import { deflateRaw } from "node:zlib";
@@ -71,7 +71,11 @@ export const SEPARATOR = "\n";
 export const lineText = (line: Line): string => SEPARATOR + JSON.stringify(line);
 
 async function pack(lines: string, head: SegmentHead): Promise<string> {
-  const text = (await promisify(deflateRaw)(lines, DEFLATE)).toString("base64");
+  // Never rejects: that would hold up all segments behind it.
+  const text = await promisify(deflateRaw)(lines, DEFLATE).then(
+    (packed) => packed.toString("base64"),
+    () => lines,
+  );
   head.size = text.length;
   return text;
 }

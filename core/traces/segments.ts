@@ -63,6 +63,7 @@ export async function readSegment(store: Store, name: string): Promise<SegmentRe
 }
 
 async function unpack(text: string): Promise<string> {
+  if (text.startsWith(SEPARATOR)) return text;
   if (text.startsWith("[")) return readColumns(text).map(lineText).join("");
   const lines = await promisify(inflateRaw)(Buffer.from(text, "base64")).catch(() => "");
   return lines.toString();

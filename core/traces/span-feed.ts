@@ -41,10 +41,6 @@ export class SpanNews {
 export function createSpanFeed(recorder: Recorder, origin: Origin) {
   const news = new Feed<SpanNews>(MAX_KEPT_SPANS);
 
-  function began(trace: TraceData): void {
-    recorder.began(trace);
-  }
-
   function started({ userId }: TraceData, span: SpanData): void {
     news.publish(new SpanNews("span:start", copyAtStart(span), userId, origin));
   }
@@ -54,19 +50,15 @@ export function createSpanFeed(recorder: Recorder, origin: Origin) {
     news.publish(new SpanNews("span:end", span, userId, origin));
   }
 
-  function take(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
-    recorder.take(trace, spans, last);
-  }
-
   return {
     news,
     get live(): boolean {
       return news.size > 0;
     },
-    began,
+    began: recorder.began,
     started,
     ended,
-    take,
+    take: recorder.take,
   };
 }
 

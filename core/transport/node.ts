@@ -18,8 +18,6 @@ import { createNodeSockets, type NodeSockets } from "./node-sockets.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostInTarget, splitTarget } from "./target.ts";
 
-// A WebSocket handshake over node:http.
-
 const UPGRADE = Symbol("upgrade");
 
 /**
@@ -43,6 +41,7 @@ function singleHeader({ headers }: IncomingMessage, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
+/** A WebSocket handshake over node:http. */
 class NodeUpgrade extends NodeExchange implements Upgrade {
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;

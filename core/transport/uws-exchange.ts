@@ -27,8 +27,6 @@ export interface UwsListener {
   report(error: unknown): void;
 }
 
-// Sends whole replies over a native response.
-
 /** Sends status, headers and body in two native calls. The addon adds content-length and date. The response must be corked. */
 function sendWhole(response: NativeResponse, head: string, body: string | Uint8Array, close: boolean): void {
   response.writeStatus(head);
@@ -345,8 +343,6 @@ export class UwsExchange implements Exchange {
 function flushHead(exchange: UwsExchange): void {
   exchange.flushHead();
 }
-
-// Collects a request body from native chunks.
 
 /**
  * Calls `end` once: with the whole body, or with its problem as soon as that is known. Chunks that arrive later, or after the

@@ -17,16 +17,14 @@ import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
-import type { UwsListener } from "./uws-exchange.ts";
-import { UwsExchange } from "./uws-exchange.ts";
+import { UwsExchange, type UwsListener } from "./uws-exchange.ts";
 import { UwsFlows } from "./uws-flow.ts";
 import { type HeadProblem, UwsHead } from "./uws-head.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
 import { socketBehavior, UwsSocket, type UwsSocketHost } from "./uws-socket.ts";
 import { openUnanswered, type Unanswered } from "./uws-unanswered.ts";
 
-// A WebSocket handshake over uWebSockets.js.
-
+/** A WebSocket handshake over uWebSockets.js. */
 class UwsUpgrade extends UwsExchange implements Upgrade {
   readonly #context: object;
   // Copied now: the head can no longer be read when the credentials have been checked.

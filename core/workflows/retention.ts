@@ -27,13 +27,11 @@ import { ENDED, indexKeys } from "./journal/index-rows.ts";
 import { type RecordHead, recordHead } from "./journal/rows.ts";
 import { IndexWalk } from "./list/walk.ts";
 
-// Removes ended executions from the store: their rows, and the index rows and ids that lead to them.
-
 const ROWS_PER_COMMIT = 50;
 
 /**
  * Removes the executions of a range of index rows that ended before a time (milliseconds since 1970), a page at a time, until the
- * signal aborts.
+ * signal aborts: their rows, and the index rows and ids that lead to them.
  */
 export async function removeEnded(
   store: Store,

@@ -288,15 +288,16 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 }
 
-// Requests with an `Idempotency-Key`: an earlier try may have done what they ask for before its process died.
-
 interface KeyedBegin {
   readonly workflowId: string;
   readonly body: ExecuteWorkflowRequest;
   readonly keyed: KeyedWork;
 }
 
-/** Starts an execution with the id that belongs to the key, or finds the one that an earlier request with the key has started. */
+/**
+ * Starts an execution with the id that belongs to the `Idempotency-Key`, or finds the one that an earlier request with the key has
+ * started: its process may have died since.
+ */
 async function beginOnce<T>(
   lookup: ExecutionLookup,
   { workflowId, body, keyed }: KeyedBegin,

@@ -2,12 +2,14 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { resolve } from "node:path";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import zlib from "node:zlib";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import { unavailable } from "../../core/lib/errors.ts";
 import type { Manifest } from "../../core/manifest/manifest.ts";
@@ -125,6 +127,22 @@ test("traces: GET /observability/traces shows segments that were written as colu
   }
   await createTraceRetention(store, { retention: DAY, size: 1e9, logger: silent }).removeOld(Date.now());
   assert.deepEqual((await counters(store)).slice(0, 2), [1, 2]);
+});
+
+test("traces: spans that Node cannot deflate, for want of memory, are stored as they are, and hold up none that come later", async (t) => {
+  const traces = open(createMemoryStore());
+  const refuse = (...values: unknown[]) => (values.at(-1) as (error: Error) => void)(new Error("zlib: memory"));
+  const deflate = t.mock.method(zlib, "deflateRaw", refuse as unknown as typeof zlib.deflateRaw);
+  syncBuiltinESMExports();
+  const first = record(traces.sink).id;
+  await traces.status();
+  deflate.mock.restore();
+  syncBuiltinESMExports();
+  const second = record(traces.sink).id;
+  const { traceCount, message } = await traces.status();
+  assert.deepEqual([deflate.mock.callCount(), traceCount, message], [1, 2, "all runs are recorded"]);
+  assert.deepEqual(await listed(traces), [second, first]);
+  assert.equal((await all(traces).get(first)).spanCount, 2);
 });
 
 test("traces: what is written takes a tenth of the characters that GET /observability/traces/:traceId shows", async () => {

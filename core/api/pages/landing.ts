@@ -1,5 +1,6 @@
 /** `GET /`: what this service serves, and a command that tries it out. Links are relative, so that they work behind any base path. */
 import type { AgentSummary } from "../../../generated/types.ts";
+import { counted } from "../../lib/counted.ts";
 import type { ConsoleListing } from "./console-files.ts";
 import { type Html, html, trusted } from "./html.ts";
 import { ICON, LANDING_FIGURE, LANDING_STYLE } from "./landing-style.ts";
@@ -68,16 +69,14 @@ ${section("Workflows", view.workflows.length, html`<ul class="rows">${view.workf
 `.text;
 }
 
-const counted = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-
 /** `3 agents, 4 tools and 1 workflow`; kinds with a count of 0 are left out. */
 function served({ agents, tools, workflows }: LandingView): string {
-  const kinds: [count: number, noun: string][] = [
-    [agents.length, "agent"],
-    [tools.length, "tool"],
-    [workflows.length, "workflow"],
+  const kinds: [count: number, plural: string][] = [
+    [agents.length, "agents"],
+    [tools.length, "tools"],
+    [workflows.length, "workflows"],
   ];
-  const parts = kinds.filter(([count]) => count > 0).map(([count, noun]) => counted(count, noun));
+  const parts = kinds.filter(([count]) => count > 0).map(([count, plural]) => counted(count, plural));
   if (parts.length === 0) return "No agents, tools and workflows yet";
   return parts.join(", ").replace(/, (?=[^,]*$)/, " and ");
 }

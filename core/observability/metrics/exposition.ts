@@ -8,12 +8,11 @@ import { OTHER } from "./named.ts";
 import { CIRCUIT_STATES } from "./outcomes.ts";
 import type { RequestMeter } from "./request-meter.ts";
 
-// Makes the families of `/metrics` from the counters. The names are part of the interface: docs/observability.md, "Metrics".
-
 /** Statuses that are exposed even with a count of 0; the others only once they have occurred. */
 const USUAL: ReadonlySet<string> = new Set(["2xx", "4xx", "5xx"]);
 const NONE: ReadonlySet<string> = new Set();
 
+/** Makes the families of `/metrics` from the counters. The names are part of the interface: docs/observability.md, "Metrics". */
 export function collectFamilies(meters: Meters): Family[] {
   return [...requests(meters), ...models(meters), ...work(meters), ...store(meters), ...readings(meters)];
 }

@@ -1,8 +1,6 @@
 /** The text of `/metrics`, and recent activity. prom-client is loaded with the first request. */
 import type { Meters } from "./meters.ts";
 
-// Activity in each of the last sixty minutes, as differences of counters that only grow, so that requests need no further counting.
-
 const MINUTE_MS = 60_000;
 const MAX_MINUTES = 60;
 
@@ -23,6 +21,7 @@ interface ActivityMinute extends Totals {
 
 type RecentActivity = ReturnType<typeof createRecentActivity>;
 
+/** Activity in each of the last sixty minutes, as differences of counters that only grow, so that requests need no further counting. */
 export function createRecentActivity(meters: Meters, now = Date.now()) {
   const minutes: ActivityMinute[] = [];
   let timer: NodeJS.Timeout | null = null;

@@ -5,8 +5,6 @@ import type { Meters } from "../metrics/meters.ts";
 import type { SpanSink } from "../sink.ts";
 import type { SpanQueue } from "./span-queue.ts";
 
-// The address to which spans are sent, and the headers that authenticate the service. Both are computed at boot.
-
 /** Path of the signal below a base address (OTLP specification, "OTLP/HTTP Request"). */
 const TRACES = "/v1/traces";
 

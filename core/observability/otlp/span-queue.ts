@@ -35,7 +35,6 @@ export interface QueueSettings {
 export type SpanQueue = ReturnType<typeof createSpanQueue>;
 
 export function createSpanQueue(settings: QueueSettings) {
-  const live = false;
   let waiting: QueuedSpan[] = [];
   let underway: Promise<void> | null = null;
   let timer: NodeJS.Timeout | null = null;
@@ -53,12 +52,6 @@ export function createSpanQueue(settings: QueueSettings) {
   /** Number of spans sent since the start. */
   let sent = 0;
   let dropped = 0;
-
-  function began(): void {}
-
-  function started(): void {}
-
-  function ended(): void {}
 
   /** Accepts all spans or none: half a trace would be misleading. */
   function take(trace: TraceData, spans: readonly SpanData[]): void {
@@ -162,7 +155,7 @@ export function createSpanQueue(settings: QueueSettings) {
   }
 
   return {
-    live,
+    live: false,
     get sent() {
       return sent;
     },
@@ -172,9 +165,9 @@ export function createSpanQueue(settings: QueueSettings) {
     get size(): number {
       return waiting.length;
     },
-    began,
-    started,
-    ended,
+    began() {},
+    started() {},
+    ended() {},
     take,
     close,
   };

@@ -1,4 +1,5 @@
 /** Recovers executions: those that a dead process left running continue here. */
+import { counted } from "../../lib/counted.ts";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { isStoreUnavailable } from "../../storage/away.ts";
 import { indexedExecution, journalKey, OPEN_EXECUTIONS } from "../../storage/keys.ts";
@@ -17,16 +18,12 @@ import type { StoredRows } from "../run/environment.ts";
 import type { Execution } from "../run/execution.ts";
 import { type StopRequest, stopsAsked } from "./stop-requests.ts";
 
-/*
- * Counts how often an execution was recovered after its process died. One that kills its process would otherwise be recovered forever,
- * and the service would never come up.
- */
-
 /** Counts the entries that show progress. The parts of an agent's answer do not: each try of its step records them again. */
 const countProgress = (entries: readonly JournalEntry[]): number => entries.filter(([kind]) => kind !== "part").length;
 
 /**
- * The count after a further recovery.
+ * The count of recoveries after a further one. An execution that kills its process would otherwise be recovered forever, and the
+ * service would never come up.
  *
  * @param before the count after the last recovery
  */
@@ -37,8 +34,7 @@ function countRecovery(before: Recovered, entries: readonly JournalEntry[]): Rec
   return { times: entries.at(-1)?.[0] === "interrupt" ? 0 : 1, progress };
 }
 
-const stoppedProcessMessage = ({ times }: Recovered): string =>
-  `stopped its process ${times} ${times === 1 ? "time" : "times"}`;
+const stoppedProcessMessage = ({ times }: Recovered): string => `stopped its process ${counted(times, "times")}`;
 
 /** Open rows read at once; each may hold the whole input of its execution. */
 const ROWS_PER_READ = 100;

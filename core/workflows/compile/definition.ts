@@ -37,8 +37,6 @@ import { compileAgent } from "../steps/agent.ts";
 import { compilePlugin } from "../steps/plugin.ts";
 import { compileTool } from "../steps/tool.ts";
 
-// Compiles the steps of a manifest, with one function for each type of step.
-
 /** The workflow whose steps are compiled. */
 interface Within {
   readonly linking: LinkContext;
@@ -54,6 +52,7 @@ interface Within {
   readonly resumeCheck: ValueCheck | null;
 }
 
+/** Compiles the steps of a manifest, with one function for each type of step. */
 function compileWorkflowSteps(within: Within): StepsOfWorkflow {
   const at = ["workflows", within.open.at(-1)!];
   const { steps, onError } = within.workflow;

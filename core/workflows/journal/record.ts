@@ -9,8 +9,6 @@ import { isRun, runRecordText } from "./run-record.ts";
 import type { JournalState, StepState } from "./state.ts";
 import { isSuperseded, waitingSteps } from "./superseded.ts";
 
-// A step in the record of its execution, as JSON text.
-
 /** The status of a step that has not ended, by the status of its execution. */
 const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {
   running: "running",

@@ -15,8 +15,7 @@ import {
   workflowPrefix,
 } from "./entries.ts";
 
-// The values that the work of a step has recorded while it ran.
-
+/** The values that the work of a step has recorded while it ran. */
 interface Keeps {
   kept: unknown[];
   hasStreamed: boolean;
@@ -273,10 +272,9 @@ function endWithOutput(state: JournalState, step: StepState, at: number, output:
   if (step.branch === "bail") state.bailed.set(workflowPrefix(step.path), output);
 }
 
-// The state of one step of an execution.
-
 type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
 
+/** The state of one step of an execution. */
 interface StepState {
   readonly path: StepPath;
   status: StepStatus;

@@ -23,13 +23,12 @@ import type { ExecutionQuery } from "../workflows.ts";
 import { type ListedStart, type RemoteExecutions, remoteRecord } from "./running.ts";
 import { IndexWalk, type Item } from "./walk.ts";
 
-// Decides which executions a list contains.
-
 export type ExecutionListQuery = ExecutionQuery & {
   /** The user whose executions the caller may see; null for those without a user; undefined when the caller may see all. */
   owner?: string | null;
 };
 
+/** Which executions a list contains. */
 interface Filter {
   readonly workflowId: string | undefined;
   readonly userId: string | undefined;

@@ -29,8 +29,6 @@ import {
 } from "./scope.ts";
 import { beginStep, passValueOn, recordFailure, recordOutput } from "./step-entries.ts";
 
-// The steps andAll and andRace: branches that run in parallel until all of them, or the first, have succeeded.
-
 const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 
 const EXECUTION_LOST: Stop = { kind: "lost", reason: "the execution cannot go on here", gracePeriod: 0 };

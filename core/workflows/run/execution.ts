@@ -25,11 +25,10 @@ import { countStep } from "./metrics.ts";
 import type { ExecutionSpans } from "./spans.ts";
 import { WaitingCommits } from "./waiting-commits.ts";
 
-// The tries of steps that were in progress when an execution was read from the store: an earlier process started them.
-
 /** A step that waits continues with the same try. */
 const UNDER_WAY: ReadonlySet<StepState["status"]> = new Set<StepState["status"]>(["running", "waiting"]);
 
+/** The tries of steps that were in progress when an execution was read from the store: an earlier process started them. */
 class OpenTries {
   readonly #tries = new Map<StepPath, string>();
   /** Whether one of them may have asked a person: it waits for approval, or its process has ended in the middle of it. */
@@ -57,11 +56,10 @@ const waitsForApproval = ({ data }: StepState): boolean =>
 /** Identifies a try: a step that starts anew has another start, and after a failure another number of tries. */
 const tryOf = ({ begunWith, tries }: StepState): string => `${begunWith}:${tries}`;
 
-// How many bytes of JSON an execution has recorded, and how many it may record.
-
 /** What takes a few milliseconds to write. */
 const LARGE_BYTES = 512 * 1024;
 
+/** How many bytes of JSON an execution has recorded, and how many it may record. */
 class RecordedSize {
   readonly #max: number;
   #bytes = 0;
@@ -115,10 +113,9 @@ class ProgressSignal {
   }
 }
 
-// The newest entries of a running execution, in memory for readers of events. A reader that is further behind reads the store.
-
 const MAX_LOG_ENTRIES = 1024;
 
+/** The newest entries of a running execution, in memory for readers of events. A reader that is further behind reads the store. */
 class EntryLog {
   entries: JournalEntry[] = [];
   /** Number of entries that were dropped from the start of the log. */

@@ -11,8 +11,6 @@ import { configure } from "../../registry/create.ts";
 import { type StepCall, type StepError, Suspend, type Work, type WorkStep } from "../definition/definition.ts";
 import type { LinkContext } from "../definition/linking.ts";
 
-// What a step plugin sees of one try. Each value is a copy, made when it is first read, so that a plugin cannot change ours.
-
 type Values = Record<string, unknown>;
 
 /** The copies made so far. */
@@ -27,6 +25,7 @@ interface Copies {
   resumeData?: unknown;
 }
 
+/** What a step plugin sees of one try. Each value is a copy, made when it is first read, so that a plugin cannot change ours. */
 class PluginCall implements StepContext {
   readonly #call: StepCall;
   readonly #config: unknown;
