@@ -254,20 +254,17 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   };
 }
 
-/** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
-function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
+/** Who takes the answer: the run itself, or the client, with what it brings. */
+function approvalPlace({ record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
   const { userId = "" } = settings.memory;
   if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
-  return clientApproves ? AS_CLIENT : AS_MODEL;
+  return { kind: "chat" };
 }
 
 function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
   if (record === null) return null;
   return { record, since: record.since, isRepeated: record.answer(step) !== undefined };
 }
-
-const AS_CLIENT: ApprovalClaim = { kind: "chat" };
-const AS_MODEL: ApprovalClaim = { kind: "model" };
 
 function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];
