@@ -104,7 +104,7 @@ export async function runToolCalls(
         }
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
-        const failed = failure(plan, call, error, message);
+        const failed = failure(call, error, message);
         if (failed.approval !== undefined) {
           outcome.approvals.push(failed.approval);
           isShown = plan.clientApproves;
@@ -149,20 +149,13 @@ interface Failure {
   readonly approval?: PendingApproval;
 }
 
-function failure(
-  { clientApproves, record, call }: RunPlan,
-  { part }: CallToRun,
-  error: unknown,
-  message: string,
-): Failure {
+function failure({ part }: CallToRun, error: unknown, message: string): Failure {
   const { toolCallId, toolName, input } = part;
-  const mayWait = clientApproves || record?.waitsAt !== undefined;
-  if (mayWait && error instanceof ApprovalNeeded) {
+  if (error instanceof ApprovalNeeded) {
     const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
     return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
   }
-  if (error instanceof ApprovalNeeded) call.nameApproval(error.approvalId);
-  if (mayWait && error instanceof ApprovalRefused) {
+  if (error instanceof ApprovalRefused) {
     const why = error.reason === undefined ? undefined : { reason: error.reason };
     return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
   }
