@@ -32,7 +32,7 @@ export class Cards {
    *
    * @param origin the address that the client uses, if it differs from the service's own
    */
-  of(agentId: string, origin: string | null = null): Card | undefined {
+  of(agentId: string, origin: string | null): Card | undefined {
     const agent = this.#source.agents.get(agentId);
     if (agent === undefined) return undefined;
     // Not cached: clients choose the origin, so there could be any number of them.

@@ -38,8 +38,6 @@ const WITHOUT_ID: Readonly<Record<AskingKind, Readonly<Record<Standing, Action>>
   chat: { ...WITH_ID, none: "ask", approved: "wait" },
   // A step that has started runs again after a crash, with the same key, like every step.
   step: { ...WITH_ID, none: "ask", used: "again" },
-  // A refusal stands, so that a model does not keep asking.
-  model: { ...WITH_ID, none: "ask", used: "ask", expired: "ask", withdrawn: "ask" },
 };
 
 type ReportedAnswer = NonNullable<ApprovalClaim["answer"]>;
@@ -159,25 +157,17 @@ function standing(record: ApprovalRecord | undefined, now: number, since = 0): S
 /** `key` finds the question again; `call` and the context identify the calls for which an approval is valid. */
 function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }: Call): Digests {
   const what = [tool.name, input ?? null];
-  const { context, conversationId, executionId, idempotencyKey } = origin;
-  const { agentId, toolCallId } = claim;
+  const { context, idempotencyKey } = origin;
   const of = (rest: readonly unknown[], as: AskingKind = kind) => digestOf([as, owner, ...rest, ...what]);
-  const contextDigest = digestOf(context);
   // The client of a run may bring the answer.
   const brings = claim.runId === undefined ? kind : "chat";
   const calls: Readonly<Record<AskingKind, readonly unknown[]>> = {
     direct: [context],
     step: [idempotencyKey],
-    chat: [agentId, toolCallId],
-    model: [agentId, conversationId, executionId],
-  };
-  const keys: Partial<typeof calls> = {
-    chat: [idempotencyKey],
-    step: [idempotencyKey],
-    ...(Object.keys(context).length > 0 && { model: [...calls.model, contextDigest] }),
+    chat: [claim.agentId, claim.toolCallId],
   };
   const call = of(calls[brings], brings);
-  return { key: keys[kind] === undefined ? call : of(keys[kind]), call, contextDigest };
+  return { key: kind === "direct" ? call : of([idempotencyKey]), call, contextDigest: digestOf(context) };
 }
 
 /** @throws ServiceError `invalid_input` for an input that is too large */

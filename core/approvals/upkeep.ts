@@ -31,16 +31,14 @@ export class Upkeep {
   readonly #rows: ApprovalRows;
   readonly #logger: Logger;
   readonly #rounds: Interval;
-  readonly #clock: Clock;
   #deliver: Deliver | null = null;
   #retry: NodeJS.Timeout | undefined;
   #retryDelay = RETRY_DELAY_MS;
   #endWatch: (() => void) | undefined;
 
-  constructor(rows: ApprovalRows, logger: Logger, clock: Clock = systemTime) {
+  constructor(rows: ApprovalRows, logger: Logger) {
     this.#rows = rows;
     this.#logger = logger;
-    this.#clock = clock;
     this.#rounds = new Interval(
       ROUND_INTERVAL_MS,
       () => this.#round(),
@@ -74,7 +72,7 @@ export class Upkeep {
   }
 
   async #round(): Promise<void> {
-    while ((await settleDue(this.#rows, this.#clock)) === RECORDS_PER_PAGE) if (this.#rounds.signal.aborted) return;
+    while ((await settleDue(this.#rows)) === RECORDS_PER_PAGE) if (this.#rounds.signal.aborted) return;
     let isLate = false;
     for await (const page of this.#rows.pagesOf(APPROVAL_ANSWERS))
       for (const { record } of page) {

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import type { Requester } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
 import { invalid } from "../lib/errors.ts";
+import { factHeaders } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";
 
 const KEY = /^[!-~]{1,255}$/;
@@ -121,7 +122,7 @@ async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRe
 }
 
 /** The header of a reply that was kept from an earlier request. */
-const REPLAYED: HeaderList = ["idempotency-replayed", "true"];
+const REPLAYED = factHeaders({ isReplayed: true });
 
 function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRequest): KeyedRequest {
   if (!KEY.test(key)) throw invalid("Idempotency-Key must be 1 to 255 visible ASCII characters, without spaces");

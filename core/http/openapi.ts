@@ -138,9 +138,9 @@ function usedHeaders(root: object): Record<string, object> {
   return Object.fromEntries(Object.entries(HEADERS).filter(([name]) => text.includes(`#/components/headers/${name}"`)));
 }
 
-/** WebSockets as an extension (`x-websockets`), since OpenAPI cannot describe them. */
 type DocumentedSocket = Pick<SocketRoute<never>, "operation" | "path" | "summary" | "query">;
 
+/** WebSockets as an extension (`x-websockets`), since OpenAPI cannot describe them. */
 function describeSockets(sockets: readonly DocumentedSocket[]): object[] {
   return sockets.map(({ operation, path, summary, query = {} }) => ({
     operationId: operation,

@@ -88,10 +88,8 @@ export const openaiErrors: ErrorForm = (error) => {
 export const notAgain = (error: unknown): unknown =>
   error instanceof ServiceError
     ? new ServiceError(error.kind, error.message, {
-        source: error.source,
+        ...error,
         cause: error.cause,
-        ...(error.logged !== undefined && { logged: error.logged }),
-        ...(error.facts !== undefined && { facts: error.facts }),
         headers: { ...error.headers, "x-should-retry": "false" },
       })
     : error;

@@ -34,14 +34,9 @@ export class ApprovalRefused extends ServiceError {
 export const notApproved = (tool: string): ApprovalRefused =>
   new ApprovalRefused(`tool ${JSON.stringify(tool)} is not approved`, "not approved");
 
-/**
- * Whether the call may have a question already, which alone decides then. A model that nobody continues makes the same call again, so
- * for it that is every call of a tool with a rule.
- */
-export const mayHaveAsked = ({ inbox, approval }: Tool, claim: ApprovalClaim | undefined): boolean =>
-  claim !== undefined &&
-  inbox !== undefined &&
-  (claim.id !== undefined || claim.isRepeated === true || (claim.kind === "model" && approval !== false));
+/** Whether the call may have a question already, which alone decides then. */
+export const mayHaveAsked = ({ inbox }: Tool, claim: ApprovalClaim | undefined): boolean =>
+  claim !== undefined && inbox !== undefined && (claim.id !== undefined || claim.isRepeated === true);
 
 interface ApprovalSettings {
   readonly approval: boolean | string;

@@ -12,10 +12,9 @@ import type { Span, SpanOrigin } from "../observability/span.ts";
  * - `direct`: the API. The question belongs to the same call of the same user; the call brings its id once it is answered.
  * - `step`: a workflow step, or a kept run. The question belongs to the step or to the tool call, which runs again with the answer.
  * - `chat`: a run whose client can answer. The question belongs to one tool call; the run continues with its id.
- * - `model`: a run whose client cannot answer, such as that of a sub-agent. The question belongs to the same call in the same place.
  * - `none`: nothing would receive the answer, so nobody is asked.
  */
-export type CallKind = "direct" | "step" | "chat" | "model" | "none";
+export type CallKind = "direct" | "step" | "chat" | "none";
 
 /** What identifies a call that may need approval. */
 export interface ApprovalClaim {

@@ -62,7 +62,7 @@ export const MESSAGES_OF_TURN = 2;
 /**
  * @throws ServiceError `not_found` when the conversation belongs to another user, `unavailable` when the store fails
  */
-export async function recall(request: RecallRequest, span: Span | null = null): Promise<RecalledContext> {
+export async function recall(request: RecallRequest, span: Span | null): Promise<RecalledContext> {
   const { memory, access, conversation, settings, input, own, call } = request;
   const { id, userId } = conversation;
   const { messageIds: posted, complete, results, shown } = input;

@@ -77,7 +77,7 @@ export class RunRecord {
   #muted: boolean;
 
   /** @param resumes whether the run begins with calls of an earlier answer, before its first step */
-  constructor(journal: RunJournal, resumes = false) {
+  constructor(journal: RunJournal, resumes: boolean) {
     this.#journal = journal;
     this.#firstToNote = resumes ? 1 : 2;
     let texts: readonly string[] | null = null;
@@ -191,7 +191,7 @@ export class RunRecord {
       since: journal.since,
       waitsAt: journal.waitsAt,
       get isKept() {
-        return journal.isKept ?? true;
+        return journal.isKept;
       },
       get isInterrupted() {
         return journal.isInterrupted;

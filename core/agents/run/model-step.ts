@@ -145,7 +145,7 @@ export class ModelStep {
   #inputMetadata: Map<string, SharedV3ProviderMetadata> | null = null;
 
   /** @param kept takes what the journal of the run needs of the answer */
-  constructor(sink: PartSink, outcome: RunResult, calls: RunCalls, span: Span | null, kept: KeptParts | null = null) {
+  constructor(sink: PartSink, outcome: RunResult, calls: RunCalls, span: Span | null, kept: KeptParts | null) {
     this.#span = span;
     this.kept = kept;
     this.#sink = sink;

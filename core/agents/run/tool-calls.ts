@@ -104,7 +104,7 @@ export async function runToolCalls(
         }
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
-        const failed = failure(plan, call, error, message);
+        const failed = failure(call, error, message);
         if (failed.approval !== undefined) {
           outcome.approvals.push(failed.approval);
           isShown = plan.clientApproves;
@@ -149,20 +149,13 @@ interface Failure {
   readonly approval?: PendingApproval;
 }
 
-function failure(
-  { clientApproves, record, call }: RunPlan,
-  { part }: CallToRun,
-  error: unknown,
-  message: string,
-): Failure {
+function failure({ part }: CallToRun, error: unknown, message: string): Failure {
   const { toolCallId, toolName, input } = part;
-  const mayWait = clientApproves || record?.waitsAt !== undefined;
-  if (mayWait && error instanceof ApprovalNeeded) {
+  if (error instanceof ApprovalNeeded) {
     const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
     return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
   }
-  if (error instanceof ApprovalNeeded) call.nameApproval(error.approvalId);
-  if (mayWait && error instanceof ApprovalRefused) {
+  if (error instanceof ApprovalRefused) {
     const why = error.reason === undefined ? undefined : { reason: error.reason };
     return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
   }
@@ -254,20 +247,17 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   };
 }
 
-/** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
-function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
+/** Who takes the answer: the run itself, or the client, with what it brings. */
+function approvalPlace({ record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
   const { userId = "" } = settings.memory;
   if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
-  return clientApproves ? AS_CLIENT : AS_MODEL;
+  return { kind: "chat" };
 }
 
 function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
   if (record === null) return null;
   return { record, since: record.since, isRepeated: record.answer(step) !== undefined };
 }
-
-const AS_CLIENT: ApprovalClaim = { kind: "chat" };
-const AS_MODEL: ApprovalClaim = { kind: "model" };
 
 function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];

@@ -17,7 +17,7 @@ import { cutStore } from "../../support/workflow-process.ts";
 const DAY = 24 * 3_600_000;
 const ADA: Principal = { userId: "ada", isolated: true };
 const BOB: Principal = { userId: "bob", isolated: true };
-const KINDS = ["direct", "step", "chat", "model"] as const;
+const KINDS = ["direct", "step", "chat"] as const;
 type Kind = (typeof KINDS)[number];
 
 const pay = tool((input) => input, {
@@ -105,7 +105,7 @@ const STANDINGS: Record<string, (process: Process, id: string, kind: Kind) => un
     process.clock.now += DAY;
   },
 };
-/** A step and a sub-agent are found by what they are, the others bring the id. */
+/** A step is found by what it is, the others bring the id. */
 const byId = (kind: Kind, id: string) => (kind === "direct" || kind === "chat" ? { id } : {});
 
 const YES = { open: "approved", approved: "approved", used: "approved", denied: "conflict", expired: "conflict" };
@@ -115,7 +115,6 @@ const TAKES: Record<Kind, Record<string, "runs" | "waits" | "refused" | "asks">>
   direct: { open: "waits", approved: "runs", used: "refused", denied: "refused", expired: "refused" },
   chat: { open: "waits", approved: "runs", used: "refused", denied: "refused", expired: "refused" },
   step: { open: "waits", approved: "runs", used: "runs", denied: "refused", expired: "refused" },
-  model: { open: "waits", approved: "runs", used: "asks", denied: "refused", expired: "asks" },
 };
 
 async function asked(kind: Kind, store: Store = createMemoryStore()) {
@@ -249,7 +248,7 @@ test("a yes that no call takes is good for as long as the question was, but a st
     await process.answer(id, true);
     process.clock.now += DAY;
     const told = await process.call(kind, byId(kind, id));
-    assert.equal(verdict(told, id), { direct: "refused", chat: "refused", step: "runs", model: "asks" }[kind]);
+    assert.equal(verdict(told, id), { direct: "refused", chat: "refused", step: "runs" }[kind]);
   }
 });
 
