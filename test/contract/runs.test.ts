@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { EVERYTHING } from "../../core/identity/principal.ts";
+import { heldModel } from "../support/held-model.ts";
 import { until } from "../support/probe.ts";
 import { startService, type TestOptions, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -205,12 +206,17 @@ test("a durable run whose process is killed goes on in the next one, or fails wi
   );
 });
 
-test("how a run stands that works is what was so when it was looked up, although it ends a moment later", async (t) => {
-  const service = await (await restarts(t))();
+test("POST /a2a/:id reads how a run stands that works, which stays what was so when it was looked up, although the run ends a moment later", async (t) => {
+  const model = heldModel(t);
+  const agents = { slow: { model: "held/any", durable: true } };
+  const providers = { fake: SCRIPTED, held: model.settings };
+  const service = await (await restarts(t))({ providers, agents }, { plugins: [model.plugins] });
+  model.hold("hi");
   const begun = await service.post("/agents/slow/text", { input: "hi", options: { background: true } });
   const { runId } = await dataOf(begun, 202);
   const runs = service.booted.service!.runs.for(EVERYTHING);
   const standing = await runs.standing("slow", runId);
+  model.release("hi");
   await until(async () => (await runs.get("slow", runId)).status === "completed", "the end of the run");
   assert.deepEqual([standing.state.status, standing.state.endedAt], ["running", null]);
   // Whoever is told of the end is given what was said, too.
@@ -218,5 +224,5 @@ test("how a run stands that works is what was so when it was looked up, although
   const said: Loose[] = [];
   await after.said(0)({ open() {}, send: (json) => void said.push(JSON.parse(json)), closed: false, onLeave() {} });
   assert.ok(after.state.endedAt !== null);
-  assert.equal(said.map(({ delta = "" }) => delta).join(""), "one two three four five six seven eight nine ten");
+  assert.equal(said.map(({ delta = "" }) => delta).join(""), "half 1 rest 1");
 });
