@@ -93,7 +93,8 @@ test(`no acknowledged message is lost, doubled or out of order after kill -9: ${
   };
 
   let cutOff = 0;
-  for (let round = 0; round < ROUNDS; round += 1) {
+  // More of them, and longer ones, where a slow machine has been asked too little to show anything.
+  for (let round = 0; round < ROUNDS || cutOff < ROUNDS; round += 1) {
     if (round % 3 === 1) await bootInVain();
     const { server, pool } = await boot();
     const looked = await check(pool, clients, false);
@@ -102,7 +103,8 @@ test(`no acknowledged message is lost, doubled or out of order after kill -9: ${
     let killed = false;
     const working = Promise.all(clients.map((client) => client.work(pool, round, () => killed)));
     const [least, most] = LOAD;
-    await Promise.race([working, sleep(least + random() * (most - least))]);
+    const load = (least + random() * (most - least)) * 2 ** Math.max(0, round - ROUNDS + 1);
+    await Promise.race([working, sleep(load)]);
     killed = true;
     await server.interrupt("SIGKILL");
     await working;
@@ -116,8 +118,4 @@ test(`no acknowledged message is lost, doubled or out of order after kill -9: ${
   t.diagnostic(`checked at last ${await check(pool, clients, true)}`);
   await pool.destroy();
   assert.equal(await server.interrupt("SIGTERM"), 0);
-  assert.ok(
-    cutOff >= ROUNDS,
-    `${cutOff} requests were cut off in ${ROUNDS} rounds: the load was too thin to show anything`,
-  );
 });

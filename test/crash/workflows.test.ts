@@ -76,7 +76,8 @@ test(`no acknowledged execution is lost, stuck or done twice after kill -9: ${RO
   };
 
   let cutOff = 0;
-  for (let round = 0; round < ROUNDS; round += 1) {
+  // More of them, and longer ones, where a slow machine has begun too little to show anything.
+  for (let round = 0; round < ROUNDS || cutOff < ROUNDS * 3; round += 1) {
     if (round % 3 === 1) {
       await bootInVain();
       await runs.check(touched(false));
@@ -86,7 +87,8 @@ test(`no acknowledged execution is lost, stuck or done twice after kill -9: ${RO
     let killed = false;
     const working = Promise.all(clients.map((client) => client.work(pool, () => killed)));
     const [least, most] = LOAD;
-    await Promise.race([working, sleep(least + random() * (most - least))]);
+    const load = (least + random() * (most - least)) * 2 ** Math.max(0, round - ROUNDS + 1);
+    await Promise.race([working, sleep(load)]);
     killed = true;
     await server.interrupt("SIGKILL");
     await working;
@@ -102,5 +104,4 @@ test(`no acknowledged execution is lost, stuck or done twice after kill -9: ${RO
   assert.equal(await server.interrupt("SIGTERM"), 0);
   await runs.check(touched(true));
   t.diagnostic(`${checked} executions looked at, ${runs.total} runs of steps`);
-  assert.ok(cutOff >= ROUNDS * 3, `${cutOff} executions were cut off in ${ROUNDS} rounds: too few to show anything`);
 });
