@@ -145,7 +145,7 @@ test("traces: spans that Node cannot deflate, for want of memory, are stored as 
   assert.equal((await all(traces).get(first)).spanCount, 2);
 });
 
-test("traces: what is written takes a tenth of the characters that GET /observability/traces/:traceId shows", async () => {
+test("traces: what is written takes less than a sixth of the characters that GET /observability/traces/:traceId shows", async () => {
   const store = createMemoryStore();
   const traces = open(store);
   const made = Array.from({ length: 200 }, () => record(traces.sink));
@@ -154,7 +154,8 @@ test("traces: what is written takes a tenth of the characters that GET /observab
   const [count, , size] = await counters(store);
   const [row] = await store.scan({ prefix: "td/", limit: 2 });
   assert.deepEqual([count, size], [200, row!.value.length]);
-  assert.ok(size! / 200 < shown / 10, `${size! / 200} of ${shown}`);
+  // It is a twelfth here; how small a text gets depends on the processor and on the zlib of Node.js.
+  assert.ok(size! / 200 < shown / 6, `${size! / 200} of ${shown}`);
 });
 
 test("traces: a process that is killed while it writes loses a moment, and nothing that was written", async (t) => {
