@@ -58,6 +58,7 @@ const build = (cwd: string, ...args: string[]) =>
   run(process.execPath, [PENSTOCK, "build", ...args], {
     cwd,
     env: { PATH: process.env.PATH!, CLOUD_KEY: "a-key-of-the-cloud" },
+    hang: 300_000,
   });
 
 const KEPT = [

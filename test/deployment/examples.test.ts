@@ -47,7 +47,9 @@ test("Dockerfile: what its last stage copies is enough, and its command serves t
   await build({ out: join(source, "dist") });
   symlinkSync(join(ROOT, "node_modules"), join(source, "node_modules"));
   assert.match(read("Dockerfile"), /^RUN npm run build && node dist\/penstock\.js build \/app && mkdir \/app\/data$/m);
-  const made = await run(process.execPath, [join(source, "dist/penstock.js"), "build", join(source, "app")]);
+  const made = await run(process.execPath, [join(source, "dist/penstock.js"), "build", join(source, "app")], {
+    hang: 300_000,
+  });
   assert.deepEqual([made.code, made.stderr], [0, ""]);
   mkdirSync(join(source, "app/data"));
   for (const copied of instruction("COPY")) {
