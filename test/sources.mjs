@@ -22,28 +22,30 @@ const OPTIONS = {
 
 const urlOf = (path) => pathToFileURL(resolve(path)).href;
 
-/** All that `path` imports, and what that imports, but for what is loaded later, if at all. */
-function importedBy(path, inputs, found = new Set()) {
-  if (found.has(path)) return found;
+/** The TypeScript that `path` imports, and what that imports, but for what is loaded later, if at all. */
+function importedBy(path, modules, found = new Set()) {
+  if (found.has(path) || !modules.has(path)) return found;
   found.add(path);
-  for (const { kind, path: name } of inputs[path].imports)
-    if (kind === "import-statement" && name.startsWith(".")) importedBy(join(dirname(path), name), inputs, found);
+  for (const { kind, path: name } of modules.get(path).imports)
+    if (kind === "import-statement" && name.startsWith(".")) importedBy(join(dirname(path), name), modules, found);
   return found;
 }
 
 /** One module with all exports of `paths`, each as `mINDEX_NAME`: there is one copy of every class and every table. */
-async function bundle(paths, exportsOf) {
+async function bundle(paths, modules) {
   const lines = paths.map((path, index) => {
-    const names = exportsOf(path).map((name) => `${name} as m${index}_${name}`);
+    const names = modules.get(path).exports.map((name) => `${name} as m${index}_${name}`);
     return `export { ${names.join(", ")} } from "./${path}";`;
   });
+  const inside = new Set(paths.map((path) => resolve(path)));
   const plugin = {
     name: "sources",
     setup({ onResolve, onLoad }) {
-      // What is imported later is a module of its own, and every file goes by its own URL.
-      onResolve({ filter: /^\./ }, ({ kind, resolveDir, path }) =>
-        kind === "dynamic-import" ? { path: urlOf(join(resolveDir, path)), external: true } : undefined,
-      );
+      // All else is a module of its own, and every file goes by its own URL.
+      onResolve({ filter: /^\./ }, ({ kind, resolveDir, path }) => {
+        const file = join(resolveDir, path);
+        return kind !== "dynamic-import" && inside.has(file) ? undefined : { path: urlOf(file), external: true };
+      });
       onLoad({ filter: /\.ts$/ }, ({ path }) => ({
         contents: readFileSync(path, "utf8").replaceAll("import.meta.url", JSON.stringify(urlOf(path))),
         loader: "ts",
@@ -71,11 +73,11 @@ export async function translateSources(folder) {
   // Beside the sources, whose URLs the modules have.
   const { outputFiles, metafile } = await build({ ...OPTIONS, entryPoints: sources, outdir: ".", metafile: true });
   const texts = new Map(outputFiles.map(({ path, text }) => [relative(".", path).replace(/\.js$/, ".ts"), text]));
-  const exportsOf = (path) => metafile.outputs[path.replace(/\.ts$/, ".js")].exports;
-  const together = [...importedBy(START, metafile.inputs)];
-  texts.set(TOGETHER, await bundle(together, exportsOf));
+  const modules = new Map(Object.values(metafile.outputs).map((output) => [output.entryPoint, output]));
+  const together = [...importedBy(START, modules)];
+  texts.set(TOGETHER, await bundle(together, modules));
   together.forEach((path, index) => {
-    const names = exportsOf(path).map((name) => `m${index}_${name} as ${name}`);
+    const names = modules.get(path).exports.map((name) => `m${index}_${name} as ${name}`);
     texts.set(path, `export { ${names.join(", ")} } from ${JSON.stringify(urlOf(TOGETHER))};\n`);
   });
   const list = [...texts].map(([path, text]) => {
