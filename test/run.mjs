@@ -44,8 +44,8 @@ if (files.length === 0) {
  * take; what ends, blocks or measures its process, or replaces its timers, has one of its own.
  */
 const SHARING = {
-  "test/unit/": 16,
-  "test/contract/": 10,
+  "test/unit/": 24,
+  "test/contract/": 15,
   "test/manifest/": 8,
   "test/storage/": 4,
   "test/plugins/": 8,
