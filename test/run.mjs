@@ -147,7 +147,7 @@ const options = [
   // For each test process: most of what tests make is garbage soon, and collecting it less often saves a twentieth of the run.
   "--max-semi-space-size=64",
   // More than there are processors: many tests wait.
-  `--test-concurrency=${availableParallelism() + 2}`,
+  `--test-concurrency=${availableParallelism() + 3}`,
   `--test-timeout=${timeout}`,
   "--test-reporter=spec",
   "--test-reporter-destination=stdout",
