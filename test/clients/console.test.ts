@@ -21,7 +21,7 @@ const NOTE_CHANGES = `
 /** Each view, and something that it shows once it is there. */
 const VIEWS = [
   ["", "The last hour"],
-  ["approvals", "Nothing waits for a person."],
+  ["inbox", "the oldest for"],
   ["agents", "Waits"],
   ["agents/assistant", "Helps people"],
   ["workflows", "with approval"],

@@ -86,7 +86,7 @@ export class Answer {
   #asks(id) {
     const call = this.#calls.get(id);
     if (call !== undefined) replace(call.state, "waits for a person");
-    const link = element("a", { href: "#/approvals" }, "Approvals");
+    const link = element("a", { href: "#/inbox" }, "Inbox");
     this.body.append(element("p", { class: "lead" }, "A tool waits for a person: see ", link, "."));
   }
 

@@ -2,11 +2,11 @@
 import { agentView } from "./agent.js";
 import { agentsView } from "./agents.js";
 import { Api, serviceRoot } from "./api.js";
-import { approvalsView } from "./approvals.js";
 import { Credentials } from "./credentials.js";
 import { openCredentialsForm, signIn } from "./credentials-form.js";
 import { executionView } from "./execution.js";
 import { executionsView } from "./executions.js";
+import { inboxView } from "./inbox.js";
 import { limitsView } from "./limits.js";
 import { keepAsking } from "./live.js";
 import { logsView } from "./logs.js";
@@ -24,6 +24,7 @@ import { toolView } from "./tool.js";
 import { toolsView } from "./tools.js";
 import { traceView } from "./trace.js";
 import { tracesView } from "./traces.js";
+import { someWaiting } from "./waiting.js";
 import { workflowView } from "./workflow.js";
 import { workflowsView } from "./workflows.js";
 
@@ -31,11 +32,13 @@ import { workflowsView } from "./workflows.js";
 
 /** How often it is asked how many questions wait, in milliseconds. */
 const PAUSE = 10_000;
+/** Of the executions that wait, elsewhere than in the inbox. */
+const MOST_COUNTED = 20;
 
 /** @type {Route[]} */
 const ROUTES = [
   { path: "", title: "Overview", view: overviewView },
-  { path: "approvals", title: "Approvals", view: approvalsView },
+  { path: "inbox", title: "Inbox", view: inboxView },
   { path: "agents", title: "Agents", view: agentsView },
   { path: "agents/:id", title: "Agent", view: agentView },
   { path: "tools", title: "Tools", view: toolsView },
@@ -86,9 +89,10 @@ function begin(serviceName) {
     counting = new AbortController();
     const { signal } = counting;
     const ask = async () => {
-      /** @type {unknown[]} */
-      const open = await api.get("approvals?limit=100", { signal });
-      shell.count("approvals", open.length);
+      // The overview and the inbox ask by themselves.
+      if (/^(#\/?)?$|^#\/inbox/.test(location.hash)) return;
+      const { count, isMore } = await someWaiting(api, signal, MOST_COUNTED);
+      shell.count("inbox", count, isMore);
     };
     void keepAsking({ signal }, PAUSE, ask, document.createElement("div"));
   }

@@ -46,7 +46,7 @@ function partView(part, isMine) {
       " ",
       element("span", { class: "quiet" }, STATES[state ?? ""] ?? state ?? ""),
     ),
-    state === "approval-requested" && element("p", {}, element("a", { href: "#/approvals" }, "It waits for a person")),
+    state === "approval-requested" && element("p", {}, element("a", { href: "#/inbox" }, "It waits for a person")),
     element("h4", {}, "Input"),
     jsonBlock(input),
     output !== undefined && element("h4", {}, "Result"),

@@ -10,6 +10,7 @@ import { badge, facts, jsonBlock, problem, section } from "./parts.js";
 import { linkTo } from "./router.js";
 import { cancelRun } from "./run-facts.js";
 import { valueView } from "./value-view.js";
+import { inboxLink } from "./waiting.js";
 
 /** @import { AgentRun, RawStreamPart } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -146,11 +147,11 @@ function waitsView({ approvals }) {
     element(
       "ul",
       { class: "items" },
-      ...approvals.map(({ toolName, input }) =>
+      ...approvals.map(({ approvalId, toolName, input }) =>
         element(
           "li",
           {},
-          element("p", {}, element("a", { href: "#/approvals" }, `Approve ${toolName}`)),
+          element("p", {}, element("a", { href: inboxLink(approvalId) }, `Approve ${toolName}`)),
           valueView(input),
         ),
       ),
