@@ -94,7 +94,7 @@ describe("text that turns in the console at GET /", { skip: browserMissing() }, 
     const service = await serveApprovals(t, MANIFEST);
     const memory = { userId: "אבג", conversationId: "שלום" };
     await (await service.post("/agents/clerk/chat", { input: "pay", options: { memory } })).text();
-    const opened = await openConsole(browser, service.url);
+    const opened = await openConsole(browser, service.url, { viewport: { width: 1000, height: 800 } });
     const { page } = opened;
     await navigation(page).getByRole("link", { name: "Inbox" }).click();
     await page.getByText("שלום").first().waitFor();

@@ -106,7 +106,7 @@ export async function someWaiting(api, signal, most) {
 
 /** @param {readonly Approval[]} approvals @param {readonly WorkflowExecution[]} executions */
 const inOrder = (approvals, executions) =>
-  [...approvals.map(ofApproval), ...executions.map(ofExecution)].sort(
+  [...approvals.map(ofApproval), ...executions.toReversed().map(ofExecution)].sort(
     (a, b) => Date.parse(a.since) - Date.parse(b.since),
   );
 
