@@ -8,11 +8,12 @@ import { markdown } from "./markdown-flow.js";
 import { moment } from "./moments.js";
 import { badge, facts, jsonBlock, problem, section } from "./parts.js";
 import { linkTo } from "./router.js";
-import { cancelRun } from "./run-facts.js";
+import { cancelRun, runParts, runPath } from "./run-facts.js";
+import { question } from "./suspension.js";
 import { valueView } from "./value-view.js";
 import { inboxLink } from "./waiting.js";
 
-/** @import { AgentRun, RawStreamPart } from "../../../../generated/types.ts" */
+/** @import { AgentRun } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
 /** Between two looks at a run that goes on, in milliseconds. */
@@ -24,12 +25,12 @@ const MOST_LISTED = "500";
 export async function runView(place) {
   const { api, params, signal, body, announce, keepFocus } = place;
   const { id = "", runId = "" } = params;
-  const path = `agents/${segment(id)}/runs/${segment(runId)}`;
+  const path = runPath({ agentId: id, runId });
   const failure = element("div");
   const head = element("div");
   const actions = element("div", { class: "actions" });
   const outcome = element("div");
-  const answer = new Answer();
+  const answer = new Answer((approvalId) => question(place, approvalId));
   const said = section("Answer", answer.body);
   said.hidden = true;
   body.append(head, actions, failure, outcome, said);
@@ -84,15 +85,13 @@ export async function runView(place) {
   /** What it has said and done from its beginning, and goes on to. The console's key alone does not open it: then the output is shown. */
   async function read() {
     try {
-      /** @type {AsyncGenerator<{ data: RawStreamPart }>} */
-      const parts = api.events("GET", `${path}/stream`, { signal });
-      for await (const { data } of parts) {
+      for await (const part of runParts(api, { agentId: id, runId }, signal)) {
         if (!isRead) {
           isRead = true;
           if (latest !== undefined) show(latest);
         }
         // That of the run stands above.
-        if (data.type !== "error") answer.take(data);
+        if (part.type !== "error") answer.take(part);
         said.hidden = answer.body.childElementCount === 0;
       }
     } catch {

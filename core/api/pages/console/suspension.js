@@ -76,8 +76,13 @@ const handedOut = (data) =>
     ? valueView(data)
     : jsonDetails("What the step hands out", data, true);
 
-/** @param {Place} place @param {string} approvalId */
-function question(place, approvalId) {
+/**
+ * The question of a tool, with a form to answer it.
+ *
+ * @param {Pick<Place, "api" | "signal" | "announce">} place
+ * @param {string} approvalId
+ */
+export function question(place, approvalId) {
   const { api, signal } = place;
   const target = element("div");
   const open = openApprovals(api, signal, (page) => page.some((approval) => approval.approvalId === approvalId));
