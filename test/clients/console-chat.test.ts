@@ -198,6 +198,15 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
       await shown.getByText("Tool pay done").waitFor();
       assert.equal(await shown.getByRole("button", { name: "Approve" }).count(), 0);
     }
+    const { data: runs } = (await (await service.get("/agents/assistant/runs?limit=1")).json()) as {
+      data: { runId: string }[];
+    };
+    const run = await openConsole(browser, `${service.url}/#/runs/assistant/${runs[0]!.runId}`);
+    await run.page.getByRole("region", { name: "Input" }).getByText("pay 31").waitFor();
+    await run.page.getByRole("region", { name: "Answer" }).getByText("Paid 31.").waitFor();
+    await run.page.getByRole("link", { name: "of this run" }).click();
+    await run.page.getByRole("button", { name: "invoke_agent Assistant" }).waitFor();
+    await run.context.close();
     await other.page.getByRole("textbox", { name: "Your message" }).fill("hello from the other page");
     await other.page.keyboard.press("Enter");
     await page.getByRole("log").getByText("hello from the other page").waitFor();

@@ -261,7 +261,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     const table = page.getByRole("table", { name: "Traces" });
     await table
       .getByRole("row")
-      .filter({ hasText: /invoke_agent.*add these.*4 spans/ })
+      .filter({ hasText: /^Helper.*add these.*4 spans/ })
       .getByRole("link")
       .click();
     await page.getByRole("heading", { name: "Waterfall" }).waitFor();

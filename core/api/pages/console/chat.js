@@ -164,7 +164,7 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
   }
 
   /** @param {string} approvalId */
-  const ask = (approvalId) => question(place, approvalId);
+  const ask = (approvalId) => question(place, approvalId, scrollDown);
 
   /** Shows what a kept run says until it ends, whoever answers its questions. @param {string} runId @param {string} traceId empty when it is not known */
   async function follow(runId, traceId) {

@@ -12,6 +12,7 @@ import { keepAsking } from "./live.js";
 import { logsView } from "./logs.js";
 import { manifestView } from "./manifest-values.js";
 import { conversationView, memoryView } from "./memory.js";
+import { modelsView } from "./models.js";
 import { keepMoments } from "./moments.js";
 import { overviewView } from "./overview.js";
 import { startRouter } from "./router.js";
@@ -56,6 +57,7 @@ const ROUTES = [
   { path: "logs", title: "Logs", view: logsView },
   { path: "service", title: "Service", view: serviceView },
   { path: "service/limits", title: "Limits", view: limitsView },
+  { path: "service/models", title: "Models", view: modelsView },
   { path: "service/manifest", title: "Manifest", view: manifestView },
   { path: "service/routes", title: "Routes", view: routesView },
 ];

@@ -8,6 +8,7 @@ import { changes, keepAsking } from "./live.js";
 import { moment } from "./moments.js";
 import { badge, section } from "./parts.js";
 import { linkTo } from "./router.js";
+import { nameOf } from "./span-facts.js";
 import { inboxLink, someWaiting } from "./waiting.js";
 import { waysIn } from "./ways-in.js";
 
@@ -137,7 +138,7 @@ async function failedItems({ api, signal }) {
       .map(({ traceId, rootSpan, startTime, endTime = startTime }) => ({
         status: "error",
         at: endTime,
-        link: element("a", { href: `#/traces/${segment(traceId)}` }, rootSpan.name),
+        link: element("a", { href: `#/traces/${segment(traceId)}` }, nameOf(rootSpan)),
         text: rootSpan.status.message ?? "",
       })),
   ]);
@@ -174,7 +175,8 @@ function activity(minutes) {
     element(
       "p",
       { class: "hint" },
-      `Of this process, ${minutes.length < 60 ? `which began counting ${counted(minutes.length, "minute")} ago` : "without reads of the API"}.`,
+      element("a", { href: "#/service/models" }, "Models and the store"),
+      `. Of this process, ${minutes.length < 60 ? `which began counting ${counted(minutes.length, "minute")} ago` : "without reads of the API"}.`,
     ),
   ];
 }

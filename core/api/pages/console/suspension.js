@@ -81,8 +81,9 @@ const handedOut = (data) =>
  *
  * @param {Pick<Place, "api" | "signal" | "announce">} place
  * @param {string} approvalId
+ * @param {() => void} [shown] is called when it is there
  */
-export function question(place, approvalId) {
+export function question(place, approvalId, shown) {
   const { api, signal } = place;
   const target = element("div");
   const open = openApprovals(api, signal, (page) => page.some((approval) => approval.approvalId === approvalId));
@@ -97,7 +98,7 @@ export function question(place, approvalId) {
           ".",
         )
       : approvalCard(place, found, schemas.get(found.toolName));
-  });
+  }).then(shown);
   return target;
 }
 
