@@ -52,9 +52,10 @@ describe("the inbox and the overview of the console at GET /", { skip: browserMi
   }
 
   /** What waits, and the question that is shown. */
-  const waiting = (page: Page): Locator => page.getByRole("region", { name: "Waiting" }).getByRole("listitem");
+  const waiting = (page: Page): Locator => page.getByRole("region", { name: "All that waits" }).getByRole("listitem");
   const open = (page: Page): Locator => page.locator("#inbox-detail").getByRole("article");
-  const said = (page: Page, text: string) => page.getByRole("region", { name: "Waiting" }).getByText(text).waitFor();
+  const said = (page: Page, text: string) =>
+    page.getByRole("region", { name: "All that waits" }).getByText(text).waitFor();
   const decided = (page: Page): Locator => page.getByRole("region", { name: "Decided lately" }).getByRole("article");
 
   test("the inbox: a question is answered with a changed input and a reason, and the call runs with it", async (t) => {

@@ -42,7 +42,7 @@ export async function inboxView(place) {
   const reason = element("input", { id: "inbox-reason", autocomplete: "off" });
   const bulk = element("div", { class: "bulk", hidden: true });
   const left = section(
-    "Waiting",
+    "All that waits",
     said,
     element("div", { class: "check" }, all, element("label", { for: all.id }, "Choose all that are listed")),
     bulk,

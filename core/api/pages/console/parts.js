@@ -121,7 +121,10 @@ export function facts(rows) {
  * @param {readonly (readonly Child[])[]} rows the first cell of each is its heading
  */
 export function table(caption, heads, rows) {
-  const head = heads.map((text) => element("th", { scope: "col", role: "columnheader" }, text));
+  const head = heads.map((text) =>
+    // A column of buttons has no name.
+    text === "" ? element("td", { role: "cell" }) : element("th", { scope: "col", role: "columnheader" }, text),
+  );
   const body = rows.map(([first, ...others]) =>
     element(
       "tr",
