@@ -20,6 +20,7 @@ import { Serialized } from "../lib/serialized.ts";
 import { parsePath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { ListChanges } from "../mcp/list-changes.ts";
 import type { McpServer } from "../mcp/servers.ts";
 import type { ToolDirectory } from "../mcp/tool-directory.ts";
 import { type MemoryChoice, memoryChoice } from "../memory/choose.ts";
@@ -133,6 +134,7 @@ interface ServiceParts {
   readonly platform: Platform;
   /** MCP servers by id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  readonly mcpLists: ListChanges;
   /** Recorded traces of runs. */
   readonly traces: Traces;
   /** The tasks of agents over A2A. */
@@ -185,7 +187,7 @@ const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 export function createService(
   parts: ServiceParts & { readonly loaded: Pick<LoadedManifest, "manifest" | "explain"> },
 ): Service {
-  const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
+  const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, mcpLists, a2a, routes, sockets } = parts;
   const { access, store, logs, logNews, platform, meters, metrics, traces, responses, turns } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
@@ -216,6 +218,7 @@ export function createService(
     workflows,
     runs,
     mcpServers,
+    mcpLists,
     a2a,
     responses,
     routes,

@@ -2,9 +2,9 @@
 import {
   type CallToolResult,
   createMcpHandler,
+  McpServer,
   ProtocolError,
   ProtocolErrorCode,
-  Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
 import type { McpCallResult, McpServer as McpServerRecord } from "../../generated/types.ts";
@@ -12,8 +12,9 @@ import { failureText } from "../http/encode.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { ToolProgress } from "../lib/tool-progress.ts";
-import { Cancellations, McpCall, sessionHeaders } from "./cancellation.ts";
+import { Cancellations, callWith, sessionHeaders } from "./cancellation.ts";
 import type { Exposed } from "./exposed.ts";
+import type { ListChanges } from "./list-changes.ts";
 import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
 import { toRawReply, toWebRequest } from "./web.ts";
 
@@ -35,20 +36,27 @@ interface ServedTools {
 }
 
 /** @param keepAlive milliseconds between two heartbeats of a silent stream */
-export function createEndpoint<S>(server: ServedTools, run: RunTool<S>, keepAlive: number): McpEndpoint<S> {
-  const { name, version, description } = server.record;
+export function createEndpoint<S>(
+  server: ServedTools,
+  run: RunTool<S>,
+  lists: ListChanges,
+  keepAlive: number,
+): McpEndpoint<S> {
+  const { id, name, version, description } = server.record;
   /** The calls that requests belong to: the SDK hands over nothing but the request when it asks for a server. */
   const calls = new WeakMap<Request, Context<S>>();
 
   const cancellations = new Cancellations<S>();
 
-  const serve = (call: Context<S>): Server => {
-    const instance = new Server(
-      { name, version },
-      { capabilities: { tools: {} }, instructions: description || undefined },
-    );
-    instance.setRequestHandler("tools/list", () => ({ tools: [...server.tools.values()].map(listed) }));
-    instance.setRequestHandler("tools/call", ({ params }, { mcpReq }) => {
+  /** In earlier revisions a client would have to hold a connection open to be told anything. */
+  const declare = (listChanged: boolean) =>
+    new McpServer({ name, version }, { capabilities: { tools: { listChanged } }, instructions: description || undefined });
+  const serve = (call: Context<S>, era: "legacy" | "modern"): McpServer => {
+    const instance = declare(era === "modern");
+    // The SDK compares the headers that repeat arguments with what this says of the arguments.
+    instance.toolInputSchemaJson = (tool) => server.tools.get(tool)?.definition().inputSchema;
+    instance.server.setRequestHandler("tools/list", () => ({ tools: [...server.tools.values()].map(listed) }));
+    instance.server.setRequestHandler("tools/call", ({ params }, { mcpReq }) => {
       const tool = server.tools.get(params.name);
       const given = params.arguments ?? {};
       const known = followed(call, mcpReq);
@@ -59,20 +67,20 @@ export function createEndpoint<S>(server: ServedTools, run: RunTool<S>, keepAliv
   };
 
   const makeHandler = (responseMode: "auto" | "sse") =>
-    createMcpHandler(({ requestInfo }) => serve(calls.get(requestInfo!)!), {
+    createMcpHandler(({ requestInfo, era }) => serve(calls.get(requestInfo!)!, era), {
       responseMode,
       keepAliveMs: keepAlive,
-      // The server sends nothing but replies, so that clients have nothing to subscribe to.
-      maxSubscriptions: 0,
     });
   const shortCalls = makeHandler("auto");
   /** Replies with a stream that has heartbeats, so that neither a proxy nor the time limit of requests ends it. */
   const longCalls = makeHandler("sse");
-  const isLong = (body: unknown): boolean => {
+  const handlerOf = (body: unknown) => {
     const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } };
+    if (method === "subscriptions/listen")
+      return lists.handlerOf(id, () => createMcpHandler(() => declare(true), { keepAliveMs: keepAlive }));
     const name = method === "tools/call" ? params?.name : undefined;
     const tool = typeof name === "string" ? server.tools.get(name) : undefined;
-    return tool !== undefined && tool.type !== "tool";
+    return tool === undefined || tool.type === "tool" ? shortCalls : longCalls;
   };
 
   return {
@@ -80,8 +88,7 @@ export function createEndpoint<S>(server: ServedTools, run: RunTool<S>, keepAliv
       const request = toWebRequest(method, call.headers, call.signal);
       calls.set(request, call);
       cancellations.handleMessage(call, body);
-      const handler = isLong(body) ? longCalls : shortCalls;
-      const response = await handler.fetch(request, body === undefined ? {} : { parsedBody: body });
+      const response = await handlerOf(body).fetch(request, body === undefined ? {} : { parsedBody: body });
       const failure = (message: string) => `event: message\ndata: ${rpcError(rpcId(body), INTERNAL, message)}\n\n`;
       const reply = await toRawReply(response, failure);
       return { ...reply, headers: [...reply.headers, ...sessionHeaders(body)] };
@@ -97,7 +104,7 @@ function followed<S>(call: Context<S>, { _meta, notify }: ServerContext["mcpReq"
     // A client that has left is told nothing.
     notify({ method: "notifications/progress", params: { progressToken, ...report } }).catch(() => {});
   };
-  return new McpCall(call, { progress });
+  return callWith(call, { progress });
 }
 
 function listed(tool: Exposed) {

@@ -66,8 +66,9 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
     errors: rpcErrors(-32000),
     async handle({ params, body }, call) {
-      const { heartbeat } = call.service.manifest.server.limits;
-      const server = await findServer(call.service, params.serverId!).endpoint(run, heartbeat);
+      const { mcpLists, manifest } = call.service;
+      const { heartbeat } = manifest.server.limits;
+      const server = await findServer(call.service, params.serverId!).endpoint(run, mcpLists, heartbeat);
       return server.handle(method, body, call);
     },
   };

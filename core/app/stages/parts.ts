@@ -16,6 +16,7 @@ import type { Uses } from "../../lib/uses.ts";
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { McpClients } from "../../mcp/clients.ts";
+import type { ListChanges } from "../../mcp/list-changes.ts";
 import type { McpServer } from "../../mcp/servers.ts";
 import type { ToolDirectory } from "../../mcp/tool-directory.ts";
 import type { MemoryDomain } from "../../memory/memories.ts";
@@ -122,6 +123,7 @@ export interface Parts extends FirstParts {
   readonly a2a: A2a;
   readonly responses: Responses;
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  readonly mcpLists: ListChanges;
   readonly logs: LogRing;
   readonly logNews: Feed<LogNews>;
   readonly platform: Platform;
