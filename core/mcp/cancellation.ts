@@ -33,9 +33,7 @@ export class Cancellations<S> {
   handleMessage(call: Context<S>, body: unknown): void {
     for (const message of [body].flat() as { method?: unknown; params?: { requestId?: unknown } }[]) {
       if (message?.method !== "notifications/cancelled") continue;
-      const id = message.params?.requestId;
-      if (typeof id !== "string" && typeof id !== "number") continue;
-      const key = callKey(call, id);
+      const key = callKey(call, message.params?.requestId);
       if (key !== null) this.#running.get(key)?.abort(new Error("the client has cancelled the call"));
     }
   }
@@ -46,7 +44,7 @@ export const sessionHeaders = (body: unknown): readonly string[] =>
   (body as { method?: unknown } | undefined)?.method === "initialize" ? [SESSION_HEADER, randomUUID()] : [];
 
 /** Null without a session. The user is part of the key, so that nobody can cancel the calls of somebody else. */
-function callKey({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: string | number): string | null {
+function callKey({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: unknown): string | null {
   const session = headers[SESSION_HEADER];
   return session === undefined ? null : JSON.stringify([user?.id ?? user?.sub, session, id]);
 }

@@ -3,6 +3,8 @@ import type { McpHttpHandler } from "@modelcontextprotocol/server";
 import { unavailable } from "../lib/errors.ts";
 import type { McpServer } from "./servers.ts";
 
+type Servers = ReadonlyMap<string, Pick<McpServer<never>, "tools">>;
+
 interface Listened {
   readonly handler: McpHttpHandler;
   /** What those who listen know. */
@@ -13,10 +15,10 @@ interface Listened {
 export class ListChanges {
   /** By the ids of servers that somebody has listened to; null: the service is stopping. */
   #listened: Map<string, Listened> | null = new Map();
-  #servers: ReadonlyMap<string, Pick<McpServer<never>, "tools">> = new Map();
+  #servers: Servers = new Map();
 
   /** @param servers of the manifest that is in force */
-  use(servers: ReadonlyMap<string, Pick<McpServer<never>, "tools">>): void {
+  use(servers: Servers): void {
     this.#servers = servers;
     this.check();
   }

@@ -15,7 +15,10 @@ const withTools = (...tools: string[]) =>
 
 /** A client that listens to the server `main`. */
 async function listen(t: TestContext, service: TestService) {
-  const client = new Client({ name: "test", version: "1.0.0" }, { versionNegotiation: { mode: { pin: "2026-07-28" } } });
+  const client = new Client(
+    { name: "test", version: "1.0.0" },
+    { versionNegotiation: { mode: { pin: "2026-07-28" } } },
+  );
   await client.connect(new StreamableHTTPClientTransport(new URL(`${service.url}/mcp/main/mcp`)));
   t.after(() => client.close());
   const heard = { times: 0 };

@@ -68,8 +68,8 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     async handle({ params, body }, call) {
       const { mcpLists, manifest } = call.service;
       const { heartbeat } = manifest.server.limits;
-      const server = await findServer(call.service, params.serverId!).endpoint(run, mcpLists, heartbeat);
-      return server.handle(method, body, call);
+      const answer = await findServer(call.service, params.serverId!).endpoint(run, mcpLists, heartbeat);
+      return answer(method, body, call);
     },
   };
 }

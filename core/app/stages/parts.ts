@@ -103,14 +103,18 @@ export interface Parts extends FirstParts {
   readonly membership: Membership | null;
   /** The replies to requests with an `Idempotency-Key`. */
   readonly replies: KeptReplies;
+  /** All metrics, as a page. */
   readonly metrics: MetricsPage;
   readonly mcpClients: McpClients;
   readonly tools: ToolDirectory;
+  /** Recorded traces of runs. */
   readonly traces: Traces;
   /** Null when tracing is off. */
   readonly tracer: Tracer | null;
   readonly memoryDomain: MemoryDomain;
+  /** By their name in the manifest. */
   readonly memories: ReadonlyMap<string, Memory>;
+  /** The turns of conversations that are at work or wait. */
   readonly turns: Turns;
   readonly histories: AgentHistories;
   readonly agents: ReadonlyMap<string, Agent>;
@@ -118,13 +122,21 @@ export interface Parts extends FirstParts {
   readonly keepRuns: (keeper: RunKeeper) => void;
   readonly workflows: Workflows;
   readonly engine: Engine;
+  /** The agent runs that are kept. */
   readonly runs: KeptRuns;
+  /** Which credentials a route needs. */
   readonly access: AccessRules;
+  /** The tasks of agents over A2A. */
   readonly a2a: A2a;
+  /** The responses of agents over OpenAI's API. */
   readonly responses: Responses;
+  /** By id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  /** Tells those who listen to an MCP server. */
   readonly mcpLists: ListChanges;
+  /** The newest lines of the log. */
   readonly logs: LogRing;
+  /** The log lines as they are written, for sockets. */
   readonly logNews: Feed<LogNews>;
   readonly platform: Platform;
 }
