@@ -33,6 +33,8 @@ const EXECUTE: Record<string, string> = {
     }
     return "done";
   }`,
+  test_logging_tool: '(_input, { logger }) => { logger.info("a line of the log"); return "logged"; }',
+  test_trigger_tool_change: '() => { globalThis.changeTheTools(); return "soon"; }',
   test_headers: '({ value }) => "given " + value',
   json_schema_2020_12_tool: '() => "ok"',
 };
@@ -59,7 +61,6 @@ const PARAMETERS: Record<string, object> = {
     },
     allOf: [{ anyOf: [{ required: ["phone"] }, { required: ["email"] }] }],
     if: { properties: { contactMethod: { const: "phone" } }, required: ["contactMethod"] },
-    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema.
     then: { required: ["phone"] },
     else: { required: ["email"] },
     additionalProperties: false,

@@ -60,10 +60,12 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     group: "execution",
     summary,
     description,
-    ...(method === "POST" && { checks: { body: () => true }, schemas: { body: MESSAGE } }),
+    ...(method === "POST"
+      ? { checks: { body: () => true }, schemas: { body: MESSAGE } }
+      : { failures: ["method_not_allowed"] }),
     readsHeaders: true,
     pages: "allowed",
-    output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
+    output: { raw: method === "POST" ? ["application/json", "text/event-stream"] : [], malformed: parseError },
     errors: rpcErrors(-32000),
     async handle({ params, body }, call) {
       const { mcpLists, manifest } = call.service;
