@@ -1,22 +1,42 @@
 /** The service as handlers see it, in `call.service`. */
 import type { LimitState, ManifestValue, Reloaded, RouteState } from "../../generated/types.ts";
+import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
+import type { Agent } from "../agents/agent.ts";
+import type { Turns } from "../agents/conversation/turns.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
-import { accessClass } from "../auth/classes.ts";
+import type { LogNews } from "../api/sockets/log-news.ts";
+import type { Approvals } from "../approvals/approvals.ts";
+import { type AccessRules, accessClass } from "../auth/classes.ts";
 import { describeAccess, documentSecurity } from "../auth/document.ts";
 import { baseUrl } from "../http/base-url.ts";
 import type { Client } from "../http/client.ts";
+import type { Feed } from "../http/feed.ts";
+import type { Route } from "../http/route.ts";
+import type { SocketRoute } from "../http/socket.ts";
 import { isIsolated } from "../identity/principal.ts";
 import { unavailable } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import { parsePath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { ListChanges } from "../mcp/list-changes.ts";
+import type { McpServer } from "../mcp/servers.ts";
+import type { ToolDirectory } from "../mcp/tool-directory.ts";
 import { type MemoryChoice, memoryChoice } from "../memory/choose.ts";
+import type { Memory } from "../memory/memory.ts";
+import type { LogRing } from "../observability/log-ring.ts";
 import type { LimitMeters } from "../observability/metrics/limit-meters.ts";
+import type { Meters } from "../observability/metrics/meters.ts";
+import type { MetricsPage } from "../observability/metrics/page.ts";
+import type { Responses } from "../openai/responses.ts";
+import type { Platform } from "../platform/platform.ts";
+import type { KeptRuns } from "../runs/kept-runs.ts";
+import type { Store } from "../storage/store.ts";
 import { describeTool } from "../tools/describe.ts";
+import type { Traces } from "../traces/traces.ts";
+import type { Workflows } from "../workflows/workflows.ts";
 import { manifestValues } from "./manifest-values.ts";
-import type { Parts } from "./stages/parts.ts";
 
 /** Patterns of paths: limits of the whole service first, then those of its parts. */
 const LIMITS = [
@@ -88,31 +108,44 @@ export function routeStates({
 const byPath = (a: { path: string; method: string }, b: { path: string; method: string }) =>
   a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1;
 
-type ServiceParts = Pick<
-  Parts,
-  | "manifest"
-  | "agents"
-  | "tools"
-  | "approvals"
-  | "routes"
-  | "sockets"
-  | "access"
-  | "store"
-  | "memories"
-  | "turns"
-  | "workflows"
-  | "runs"
-  | "logs"
-  | "logNews"
-  | "platform"
-  | "mcpServers"
-  | "mcpLists"
-  | "traces"
-  | "a2a"
-  | "responses"
-  | "meters"
-  | "metrics"
->;
+/** What the stages of boot have made, as far as handlers see it. */
+export interface ServiceParts {
+  readonly manifest: Manifest;
+  readonly agents: ReadonlyMap<string, Agent>;
+  readonly tools: ToolDirectory;
+  /** Approvals: questions to people before a tool runs. */
+  readonly approvals: Approvals;
+  readonly routes: readonly Route<Service>[];
+  readonly sockets: readonly SocketRoute<Service>[];
+  /** Which credentials a route needs. */
+  readonly access: AccessRules;
+  readonly store: Store;
+  /** Memories by their name in the manifest. */
+  readonly memories: ReadonlyMap<string, Memory>;
+  /** The turns of conversations that are at work or wait. */
+  readonly turns: Turns;
+  readonly workflows: Workflows;
+  /** The agent runs that are kept. */
+  readonly runs: KeptRuns;
+  /** The newest lines of the log. */
+  readonly logs: LogRing;
+  /** The log lines as they are written, for sockets. */
+  readonly logNews: Feed<LogNews>;
+  readonly platform: Platform;
+  /** MCP servers by id. */
+  readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  /** Tells those who listen to an MCP server. */
+  readonly mcpLists: ListChanges;
+  /** Recorded traces of runs. */
+  readonly traces: Traces;
+  /** The tasks of agents over A2A. */
+  readonly a2a: A2a;
+  /** The responses of agents over OpenAI's API. */
+  readonly responses: Responses;
+  /** All metrics, and the page that shows them. */
+  readonly meters: Meters;
+  readonly metrics: MetricsPage;
+}
 
 export interface Service extends ServiceParts {
   /** Chooses the memory for a request. */

@@ -7,7 +7,7 @@ import {
   McpServer as SdkServer,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-import type { McpCallResult } from "../../generated/types.ts";
+import type { McpCallResult, McpServer } from "../../generated/types.ts";
 import { failureText } from "../http/encode.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
@@ -16,7 +16,6 @@ import { Cancellations, callWith, sessionHeaders } from "./cancellation.ts";
 import type { Exposed } from "./exposed.ts";
 import type { ListChanges } from "./list-changes.ts";
 import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
-import type { McpServer } from "./servers.ts";
 import { toRawReply, toWebRequest } from "./web.ts";
 
 /** Runs a tool of a server on behalf of the caller. Throws ServiceError as the API does. */
@@ -31,12 +30,12 @@ export type McpEndpoint<S> = (method: string, body: unknown, call: Context<S>) =
 
 /** @param keepAlive milliseconds between two heartbeats of a silent stream */
 export function createEndpoint<S>(
-  server: Pick<McpServer<S>, "id" | "record" | "tools">,
+  server: { readonly record: McpServer; readonly tools: ReadonlyMap<string, Exposed> },
   run: RunTool<S>,
   lists: ListChanges,
   keepAlive: number,
 ): McpEndpoint<S> {
-  const { name, version, description } = server.record;
+  const { id, name, version, description } = server.record;
   /** The calls that requests belong to: the SDK hands over nothing but the request when it asks for a server. */
   const calls = new WeakMap<Request, Context<S>>();
 
@@ -74,7 +73,7 @@ export function createEndpoint<S>(
   const handlerOf = (body: unknown) => {
     const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } };
     if (method === "subscriptions/listen")
-      return lists.handlerOf(server.id, () => createMcpHandler(() => declare(true), { keepAliveMs: keepAlive }));
+      return lists.handlerOf(id, () => createMcpHandler(() => declare(true), { keepAliveMs: keepAlive }));
     const tool = method === "tools/call" ? server.tools.get(params?.name as string) : undefined;
     return (tool?.type ?? "tool") === "tool" ? shortCalls : longCalls;
   };

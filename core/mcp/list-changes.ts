@@ -1,9 +1,9 @@
 /** Tells clients that listen to an MCP server when what it lists has changed: by a reload, or because a foreign server lists other tools. */
 import type { McpHttpHandler } from "@modelcontextprotocol/server";
 import { unavailable } from "../lib/errors.ts";
-import type { McpServer } from "./servers.ts";
+import type { Exposed } from "./exposed.ts";
 
-type Servers = ReadonlyMap<string, Pick<McpServer<never>, "tools">>;
+type Servers = ReadonlyMap<string, { readonly tools: ReadonlyMap<string, Exposed> }>;
 
 interface Listened {
   readonly handler: McpHttpHandler;
