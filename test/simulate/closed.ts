@@ -1,4 +1,5 @@
 /** What leads to the machine, closed: it throws when it is used. */
+import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 
 const require = createRequire(import.meta.url);
@@ -27,6 +28,17 @@ export function closed(name: string, allowed: readonly string[]): Module {
   }
   return module;
 }
+
+/** The schemas of a checkout are part of the source. */
+const SCHEMAS = new URL("../../schemas/", import.meta.url).href;
+const isSchema = (path: unknown): path is URL => path instanceof URL && path.href.startsWith(SCHEMAS);
+
+/** `node:fs` for what may read them alone. */
+export const schemaFiles: Module = {
+  ...closed("fs", []),
+  readFileSync: (path: unknown) => (isSchema(path) ? readFileSync(path, "utf8") : leaves(`reading ${path}`)()),
+  readdirSync: (path: unknown) => (isSchema(path) ? readdirSync(path) : leaves(`reading ${path}`)()),
+};
 
 class ClosedDate extends Date {
   constructor(...values: unknown[]) {

@@ -5,14 +5,15 @@
 import * as realCrypto from "node:crypto";
 import { readFileSync as readFile, readdirSync as readFolder } from "node:fs";
 import zlib from "node:zlib";
-import type { ValidateFunction } from "ajv/dist/2020.js";
 import type { Dispatch } from "../../core/http/exchange.ts";
+import type { LoadedManifest } from "../../core/manifest/load.ts";
 import type { Random } from "../fuzz/random.ts";
 import { closed } from "./closed.ts";
 import type { Database } from "./database.ts";
 import type { World } from "./world.ts";
 
-const COMPILED = new Map<string, ValidateFunction>();
+/** Manifests that any process has read, by their texts. */
+const PARSED = new Map<string, LoadedManifest>();
 
 /** Does something to the world outside, once it is known that this process still lives. */
 type Effect = (kind: string, key: string, detail: unknown) => void;
@@ -47,8 +48,7 @@ export class SimulatedProcess {
   readonly random: Random;
   readonly files: ReadonlyMap<string, string>;
   readonly effect: Effect;
-  /** Schemas that any process has compiled. */
-  readonly compiled = COMPILED;
+  readonly parsed = PARSED;
   /** Modules that are loaded once for all processes. */
   shared: unknown;
   readonly closed = closed;
