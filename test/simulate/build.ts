@@ -113,6 +113,9 @@ function exporting(object: string, names: readonly string[]): string {
   return [`const whole = ${object};`, "export default whole;", ...lines].join("\n");
 }
 
+/** Marks a module that is not imported: what it exports is one object. */
+const REQUIRED = "?required";
+
 /** Modules of Node.js, and packages that are not bundled. */
 const machine: Plugin = {
   name: "machine",
@@ -121,18 +124,22 @@ const machine: Plugin = {
       if (kind === "entry-point") return undefined;
       if (namespace === "node") return { path, external: true };
       const name = path.replace(/^node:/, "");
-      if (builtinModules.includes(name)) return { path: name, namespace: "node", pluginData: kind };
+      const suffix = kind === "require-call" ? REQUIRED : "";
+      if (builtinModules.includes(name)) return { path: name, namespace: "node", suffix };
       if (isOf(path, COMPUTING)) return { path, external: true };
       return isOf(path, FOREIGN) ? { path, namespace: "foreign" } : undefined;
     });
-    onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => {
-      const found = JSON.stringify(path);
-      // esbuild leaves the imports of Node.js modules that it has been given in a namespace of a plugin to `require`.
-      if (PURE.includes(path)) return { contents: `module.exports = require(${JSON.stringify(`node:${path}`)});` };
-      if (REPLACED.includes(path)) return { contents: `module.exports = simulated.modules[${found}];` };
+    onLoad({ filter: /.*/, namespace: "node" }, ({ path, suffix }) => {
       const allowed = LEADING_OUT[path];
-      if (allowed === undefined) return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
-      return { contents: `module.exports = simulated.closed(${found}, ${JSON.stringify(allowed)});` };
+      // esbuild leaves the imports of Node.js modules that it has been given in a namespace of a plugin to `require`.
+      const whole = PURE.includes(path)
+        ? `require("node:${path}")`
+        : REPLACED.includes(path)
+          ? `simulated.modules["${path}"]`
+          : allowed && `simulated.closed("${path}", ${JSON.stringify(allowed)})`;
+      if (whole === undefined) return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
+      const names = Object.keys(require(`node:${path}`) as object);
+      return { contents: suffix === REQUIRED ? `module.exports = ${whole};` : exporting(whole, names) };
     });
     onLoad({ filter: /.*/, namespace: "foreign" }, ({ path }) => ({
       contents: `throw new Error(${JSON.stringify(`${path} leads out of the simulation`)});`,
