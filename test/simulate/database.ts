@@ -74,8 +74,8 @@ export class Database {
     this.world = world;
   }
 
-  /** All rows, for who looks at them from outside. */
-  rows(prefix = ""): Promise<Row[]> {
+  /** The rows of a prefix, for who looks at them from outside. */
+  rows(prefix: string): Promise<Row[]> {
     return this.#rows.scan({ prefix, limit: 1_000_000 });
   }
 

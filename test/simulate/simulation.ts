@@ -1,4 +1,5 @@
 /** One simulation: services, clients and what breaks, by a plan; and what must be true once everything works again. */
+import { PROCESSES } from "../../core/storage/keys.ts";
 import type { Random } from "../fuzz/random.ts";
 import { type InjectedReply, type InjectOptions, inject } from "../support/inject.ts";
 import type { Build, Inside } from "./build.ts";
@@ -7,6 +8,7 @@ import { Database } from "./database.ts";
 import { CONFIG, manifestText } from "./manifest.ts";
 import type { Action } from "./plan.ts";
 import { SimulatedProcess } from "./process.ts";
+import { leftovers } from "./rest.ts";
 import { World } from "./world.ts";
 
 /** Everything that a plan begins has begun by then. */
@@ -246,12 +248,12 @@ export class Simulation {
     for (let waited = 0; waited < REST_MS; waited += 2_000) {
       await world.run(() => false, 2_000);
       if (world.complaints.length > 0) return;
-      left = (await database.rows("xo/")).map(({ key, value }) => `nobody waits for ${key} ${value}`);
-      const processes = await database.rows("xp/");
+      left = await leftovers((prefix) => database.rows(prefix));
+      const processes = await database.rows(PROCESSES);
       if (processes.length > this.services.length) left.push(`there are ${processes.length} processes`);
       if (left.length === 0) return;
     }
-    world.complain(`the store has more than it should have: ${left}`);
+    world.complain(`the store has what it should not have: ${left}`);
   }
 }
 
