@@ -104,6 +104,12 @@ export const GUARDS: readonly Guard[] = [
     to: "",
   },
   {
+    file: "core/workflows/run/waiting-commits.ts",
+    title: "what a process has asked for an execution stays asked when it has lost that",
+    from: "if (!isRecorded || isConflict)",
+    to: "if (!isRecorded)",
+  },
+  {
     ...REPLIES,
     title: "a request with the key of one that is at work waits for it",
     from: "return this.#membership.goneCheck()(process);",

@@ -37,6 +37,20 @@ const FOUND: readonly Found[] = [
       { at: 2_377, kind: "client", does: "run", number: 7 },
     ],
   },
+  {
+    title: "a process that has lost an execution withdraws nothing that it has asked for it",
+    seed: 1052,
+    actions: [
+      { at: 771, kind: "crash", service: 0, calls: 3, happens: false, rest: 12_000 },
+      { at: 619, kind: "client", does: "once", number: 4 },
+      { at: 2_756, kind: "client", does: "talk", number: 9 },
+      { at: 492, kind: "client", does: "workflow", number: 10 },
+      { at: 2_046, kind: "client", does: "workflow", number: 13 },
+      { at: 2_966, kind: "client", does: "talk", number: 14 },
+      { at: 699, kind: "client", does: "direct", number: 15 },
+      { at: 9_141, kind: "freeze", service: 2, milliseconds: 15_000 },
+    ],
+  },
 ];
 
 const build = await buildService();
