@@ -87,6 +87,14 @@ class Client {
     }
   }
 
+  /** What has ended has ended for all processes. */
+  async requireEnded(path: string, asked: Asked = {}): Promise<void> {
+    for (let times = 0; times < 3; times++) {
+      const { data, text } = await this.insist(path, asked);
+      this.require(ENDED.has(data?.status), () => `what had ended is ${text}`);
+    }
+  }
+
   readonly require = (condition: boolean, complaint: () => string): void => {
     this.sim.world.require(condition, () => `${this.key}: ${complaint()}`);
   };
@@ -213,6 +221,7 @@ async function run(client: Client): Promise<void> {
     client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
     requireWork(client, tool, approved);
   }
+  await client.requireEnded(path);
   for (const kind of ["act begins", "pay begins"]) sim.requireOneCall(kind, key);
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
 }
@@ -255,12 +264,12 @@ async function task(client: Client): Promise<void> {
   const ids = await Promise.all([send(), ...(client.chance(0.3) ? [send()] : [])]);
   const id = ids[0]!;
   require(new Set(ids).size === 1, () => `one message has begun several tasks: ${ids}`);
+  const state = async () => (await result("GetTask", { id })).status.state as string;
   const reading = client.chance(0.5) ? subscribe() : null;
   if (client.chance(0.3)) {
     const { error } = await call("GetTask", { id }, { user: client.stranger });
     require(error?.code === TASK_NOT_FOUND, () => `another user sees a task: ${JSON.stringify(error)}`);
   }
-  const state = async () => (await result("GetTask", { id })).status.state as string;
   const path = `/agents/worker/runs/${id}`;
   if (client.chance(0.15)) {
     await client.pause(4_000);
@@ -373,6 +382,7 @@ async function workflow(client: Client): Promise<void> {
     await Promise.all([resume(), ...(client.chance(0.3) ? [resume()] : [])]);
   }
   const { data } = await look(({ status }) => ENDED.has(status));
+  await client.requireEnded(state, { headers: CONSOLE });
   // A model is told of a no, a step fails with it.
   const expected = approved || name === "asking" ? "completed" : "error";
   client.require(data.status === expected, () => `an execution ends with ${JSON.stringify(data).slice(0, 300)}`);

@@ -67,6 +67,9 @@ export class Database {
   /** Whose a heartbeat is, by the key of its row; null once others have taken that process for gone. */
   readonly #leases = new Map<string, SimulatedProcess | null>();
 
+  /** Processes that were taken for gone, and have not come back under another name. */
+  readonly #gone = new Set<SimulatedProcess>();
+
   /** A process that was taken for gone, and goes on once another reads a journal. */
   #taken: SimulatedProcess | null = null;
 
@@ -77,6 +80,11 @@ export class Database {
   /** The rows of a prefix, for who looks at them from outside. */
   rows(prefix: string): Promise<Row[]> {
     return this.#rows.scan({ prefix, limit: 1_000_000 });
+  }
+
+  /** Whether others go on with what it was at work on. */
+  isGone(process: SimulatedProcess): boolean {
+    return this.#gone.has(process);
   }
 
   /** Cuts a process off for a while. */
@@ -177,12 +185,14 @@ export class Database {
           () => `${process.name} was taken for gone, and is back as ${key}`,
         );
         this.#leases.set(key, process);
+        this.#gone.delete(process);
       }
     }
     for (const key of gone) {
       const owner = this.#leases.get(key);
       if (owner == null || owner === process) continue;
       this.#leases.set(key, null);
+      this.#gone.add(owner);
       if (!owner.isLeft) continue;
       // It goes on at once, or while others read what it has left, at the latest after a second.
       if (owner.random.chance(0.5)) this.#taken = owner;

@@ -209,6 +209,11 @@ export class Simulation {
 
   record(process: SimulatedProcess, kind: string, key: string, detail: unknown): void {
     this.world.trace(`${process.name} EFFECT ${kind} ${key} ${detail}`);
+    // What has a key is part of an execution, which others have then.
+    this.world.require(
+      detail === undefined || !kind.endsWith(" begins") || !this.database.isGone(process),
+      () => `${process.name} begins ${kind} ${key}, and was taken for gone`,
+    );
     const name = `${kind} ${key}`;
     const list = this.#happened.get(name) ?? [];
     this.#happened.set(name, list);
