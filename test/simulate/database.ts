@@ -4,8 +4,7 @@
  */
 
 import { PROCESSES } from "../../core/storage/keys.ts";
-import { createMemoryStore } from "../../core/storage/memory-store.ts";
-import type { Commit, Joined, Range, Row, Tail } from "../../core/storage/store.ts";
+import type { Commit, Joined, Range, Row, Store, Tail } from "../../core/storage/store.ts";
 import type { SimulatedProcess } from "./process.ts";
 import type { World } from "./world.ts";
 
@@ -57,7 +56,7 @@ const JOURNAL = /^x\/[^/]+\/j\//;
 export class Database {
   readonly world: World;
   network: Network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
-  readonly #rows = createMemoryStore();
+  readonly #rows: Store;
   readonly #listening = new Map<SimulatedProcess, (notice: string) => void>();
   readonly #sessions = new Map<string, SimulatedProcess>();
   /** The processes that are cut off, by name, each with what tells that this is over. */
@@ -73,8 +72,9 @@ export class Database {
   /** A process that was taken for gone, and goes on once another reads a journal. */
   #taken: SimulatedProcess | null = null;
 
-  constructor(world: World) {
+  constructor(world: World, rows: Store) {
     this.world = world;
+    this.#rows = rows;
   }
 
   /** The rows of a prefix, for who looks at them from outside. */
@@ -133,7 +133,7 @@ export class Database {
         // A cut on the way there: it never arrives.
         if (this.#away.has(name)) return void fail(isWrite);
         process.trace(describe(asked));
-        const answers = await this.#answer(asked);
+        const answers = await this.world.hold(this.#answer(asked));
         if (this.#taken !== null && asked.kind === "scan" && asked.ranges.some(({ prefix }) => JOURNAL.test(prefix))) {
           const taken = this.#taken;
           this.#taken = null;

@@ -32,7 +32,7 @@ for (let seed = first; seed < first + Number(values.seeds ?? 1); seed++) {
     digest,
     complaint,
     steps: played,
-  } = await simulate(build, seed, planOf(one), isQuiet ? undefined : console.log);
+  } = await simulate(build, seed, planOf(one), isQuiet ? {} : { onLine: console.log });
   const count = seed - first + 1;
   if (values.seeds !== undefined && count % 250 === 0)
     console.log(`${count} seeds in ${cpuSeconds()} s of processor time`);

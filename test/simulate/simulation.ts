@@ -1,5 +1,7 @@
 /** One simulation: services, clients and what breaks, by a plan; and what must be true once everything works again. */
 import { PROCESSES } from "../../core/storage/keys.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import type { Store } from "../../core/storage/store.ts";
 import type { Random } from "../fuzz/random.ts";
 import { type InjectedReply, type InjectOptions, inject } from "../support/inject.ts";
 import type { Build, Inside } from "./build.ts";
@@ -103,9 +105,9 @@ export class Simulation {
   readonly #happened = new Map<string, Happened[]>();
   #left = 0;
 
-  constructor(seed: number, build: Build) {
+  constructor(seed: number, build: Build, rows: Store) {
     this.world = new World(seed);
-    this.database = new Database(this.world);
+    this.database = new Database(this.world, rows);
     const shape = this.world.random("shape");
     const count = 1 + shape.below(3);
     this.services = ["a", "b", "c"].slice(0, count).map((name) => new Service(this, build, name));
@@ -269,13 +271,20 @@ interface Outcome {
   readonly complaint: string | null;
 }
 
+interface SimulateOptions {
+  /** Called with each line of the trace. */
+  readonly onLine?: ((line: string) => void) | undefined;
+  /** What the simulated database keeps its rows in, empty. */
+  readonly rows?: Store;
+}
+
 export async function simulate(
   build: Build,
   seed: number,
   actions: readonly Action[],
-  onLine?: (line: string) => void,
+  { onLine, rows = createMemoryStore() }: SimulateOptions = {},
 ): Promise<Outcome> {
-  const simulation = new Simulation(seed, build);
+  const simulation = new Simulation(seed, build, rows);
   const { world } = simulation;
   world.onLine = onLine;
   const rejected = (error: unknown) =>
