@@ -17,7 +17,7 @@ import {
 } from "../../core/storage/keys.ts";
 import type { Row } from "../../core/storage/store.ts";
 
-/** Rows of what is at work. */
+/** Rows of what is at work. A question about a direct call whose client never heard of it is open until it expires. */
 const WORK = [
   OPEN_EXECUTIONS,
   STOP_REQUESTS,
@@ -27,8 +27,7 @@ const WORK = [
   UNFINISHED_COPIES,
   OPEN_TASKS,
   "a2p/",
-  "as/open/",
-  "aw/",
+  "aw/execution/",
   "ar/",
 ];
 

@@ -11,7 +11,7 @@ import { GUARDS } from "./guards.ts";
 import { type Action, type Case, planOf } from "./plan.ts";
 import { simulate } from "./simulation.ts";
 
-const SEEDS = 25;
+const SEEDS = 100;
 const STEPS = 20;
 
 interface Found {
