@@ -1,4 +1,4 @@
-/** The cards of a service. Each is made when it is first requested, because the address of the service is part of it. */
+/** The cards of a service. Each is made when it is requested, because the address of the service is part of it. */
 import { createHash } from "node:crypto";
 import type { AgentSummary } from "../../generated/types.ts";
 import { agentCard, type CardFacts } from "./card.ts";
@@ -21,7 +21,6 @@ interface CardSource {
 
 export class Cards {
   readonly #source: CardSource;
-  readonly #made = new Map<string, Card>();
 
   constructor(source: CardSource) {
     this.#source = source;
@@ -30,30 +29,15 @@ export class Cards {
   /**
    * The card of an agent; undefined when there is no such agent.
    *
+   * @param isDual as in `CardFacts`
    * @param origin the address that the client uses, if it differs from the service's own
    */
-  of(agentId: string, origin: string | null): Card | undefined {
-    const agent = this.#source.agents.get(agentId);
+  of(agentId: string, isDual: boolean, origin: string | null): Card | undefined {
+    const source = this.#source;
+    const agent = source.agents.get(agentId)?.summary();
     if (agent === undefined) return undefined;
-    // Not cached: clients choose the origin, so there could be any number of them.
-    if (origin !== null) return this.#make(agent.summary(), origin);
-    let card = this.#made.get(agentId);
-    if (card === undefined) {
-      card = this.#make(agent.summary(), this.#source.baseUrl());
-      this.#made.set(agentId, card);
-    }
-    return card;
-  }
-
-  /** Must be called when what agents can do has changed. */
-  forget(): void {
-    this.#made.clear();
-  }
-
-  #make(agent: AgentSummary, baseUrl: string): Card {
-    const { tagsOf, asks, version, pushNotifications } = this.#source;
-    const access = this.#source.accessOf(agent.id);
-    const json = JSON.stringify(agentCard({ agent, tagsOf, asks, version, baseUrl, access, pushNotifications }));
+    const baseUrl = origin ?? source.baseUrl();
+    const json = JSON.stringify(agentCard({ ...source, agent, baseUrl, access: source.accessOf(agentId), isDual }));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
   }
 }

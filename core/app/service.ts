@@ -204,7 +204,6 @@ export function createService(
   tools.onChange(() => {
     list = null;
     toolList = null;
-    service.cards.forget();
   });
   const service: Service = {
     manifest,
