@@ -111,8 +111,6 @@ export function inOwnWords<T>(names: FieldNames, messages: readonly InputMessage
   }
 }
 
-export const jsonReply = (value: unknown) => ({
-  status: 200,
-  headers: ["content-type", JSON_TYPE],
-  body: JSON.stringify(value),
-});
+export const textReply = (body: string) => ({ status: 200, headers: ["content-type", JSON_TYPE], body });
+
+export const jsonReply = (value: unknown) => textReply(JSON.stringify(value));

@@ -4,7 +4,7 @@ import { JSON_TYPE } from "../../http/encode.ts";
 import { answerChat } from "../../openai/chat.ts";
 import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
-import { jsonReply, openaiErrors } from "../../openai/errors.ts";
+import { jsonReply, openaiErrors, textReply } from "../../openai/errors.ts";
 import { agentOf, embed, modelList, modelOf } from "../../openai/models.ts";
 import { del, get, post } from "./row.ts";
 
@@ -63,7 +63,7 @@ export const OPENAI_ROUTES = [
     description: "`model` is the `embedding` of a memory's `semantic`.",
     body: "EmbeddingRequest",
     failures: ["not_found"],
-    handle: async ({ body }, { service, signal }) => jsonReply(await embed(service.memories.values(), body, signal)),
+    handle: async ({ body }, { service, signal }) => textReply(await embed(service.memories.values(), body, signal)),
   }),
   get("/v1/responses/:id", "openai.getResponse", "Read a stored response, or follow one that runs in the background", {
     ...STREAMED,
