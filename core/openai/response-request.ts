@@ -1,14 +1,16 @@
 /** Reads a request for a response, over HTTP or a WebSocket: prepares the run of the agent, and the response at its start. */
 
 import { randomUUID } from "node:crypto";
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { ProtocolBody } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
+import { BYTES_PER_TOKEN, messageBytes } from "../agents/prompt/size.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
 import type { Charge } from "../http/uploads.ts";
 import { ownerOf } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import type { Principal, Requester } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Fields } from "../lib/is-object.ts";
@@ -80,6 +82,14 @@ export async function readResponseRequest(
   const output = new ResponseOutput(id, () => toSeconds(systemTime()));
   const record = { resource, owner: ownerOf(principal), createdAt, input, chain: earlier.chain };
   return { record, earlier, output, messages, asked };
+}
+
+/** An estimate of the tokens that a request has for a model: of the conversation, its instructions and its tools. */
+export async function estimateInput(body: Body, responses: Responses, call: Requester & Asking) {
+  const { messages, record } = await readResponseRequest(body, responses.principalOf(call), responses, call);
+  let bytes = Buffer.byteLength(JSON.stringify(record.resource.tools));
+  for (const message of messages) bytes += messageBytes(message as LanguageModelV3Message);
+  return { object: "response.input_tokens", input_tokens: Math.ceil(bytes / BYTES_PER_TOKEN) };
 }
 
 function protocolBody(body: Body, tools: readonly ClientTool[], messages: readonly InputMessage[]): ProtocolBody {

@@ -6,6 +6,7 @@ import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
 import { jsonReply, openaiErrors, textReply } from "../../openai/errors.ts";
 import { agentOf, embed, modelList, modelOf } from "../../openai/models.ts";
+import { estimateInput } from "../../openai/response-request.ts";
 import { del, get, post } from "./row.ts";
 
 const EVENTS = "text/event-stream";
@@ -56,6 +57,18 @@ export const OPENAI_ROUTES = [
     async handle({ body }, call) {
       const { agents, responses } = call.service;
       return jsonReply(await compactConversation(agentOf(agents, body.model), body, call, responses));
+    },
+  }),
+  post("/v1/responses/input_tokens", "openai.countInput", "Estimate the tokens of what a response would be asked", {
+    ...WHOLE,
+    description: "The body is that of `/v1/responses`. What the agent adds of its own is not counted.",
+    body: "CreateResponseRequest",
+    bodyClass: "generation",
+    failures: ["not_found"],
+    async handle({ body }, call) {
+      const { agents, responses } = call.service;
+      agentOf(agents, body.model);
+      return jsonReply(await estimateInput(body as CreateResponseRequest, responses, call));
     },
   }),
   post("/v1/embeddings", "openai.embed", "Embed texts, as OpenAI's Embeddings", {
