@@ -9,35 +9,22 @@ export interface Card {
   readonly tag: string;
 }
 
-interface CardSource {
+interface CardSource extends Pick<CardFacts, "tagsOf" | "asks" | "version" | "pushNotifications"> {
   readonly agents: ReadonlyMap<string, { summary(): AgentSummary }>;
-  readonly tagsOf: CardFacts["tagsOf"];
-  readonly asks: CardFacts["asks"];
-  readonly version: string;
   baseUrl(): string;
-  readonly pushNotifications: boolean;
   accessOf(agentId: string): CardFacts["access"];
 }
 
-export class Cards {
-  readonly #source: CardSource;
-
-  constructor(source: CardSource) {
-    this.#source = source;
-  }
-
-  /**
-   * The card of an agent; undefined when there is no such agent.
-   *
-   * @param isDual as in `CardFacts`
-   * @param origin the address that the client uses, if it differs from the service's own
-   */
-  of(agentId: string, isDual: boolean, origin: string | null): Card | undefined {
-    const source = this.#source;
+/**
+ * Gives the card of an agent; undefined when there is no such agent. `origin` is the address that the client uses, if it differs from the
+ * service's own.
+ */
+export const cardsOf =
+  (source: CardSource) =>
+  (agentId: string, isDual: boolean, origin: string | null): Card | undefined => {
     const agent = source.agents.get(agentId)?.summary();
     if (agent === undefined) return undefined;
     const baseUrl = origin ?? source.baseUrl();
     const json = JSON.stringify(agentCard({ ...source, agent, baseUrl, access: source.accessOf(agentId), isDual }));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
-  }
-}
+  };

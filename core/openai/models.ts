@@ -56,8 +56,8 @@ export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, 
       encoding_format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector];
     rows.push(JSON.stringify({ object: "embedding", index, embedding: numbers }));
   }
-  const usage = { prompt_tokens: 0, total_tokens: 0 };
-  return `{"object":"list","data":[${rows.join()}],"model":${JSON.stringify(model)},"usage":${JSON.stringify(usage)}}`;
+  const rest = JSON.stringify({ model, usage: { prompt_tokens: 0, total_tokens: 0 } });
+  return `{"object":"list","data":[${rows.join()}],${rest.slice(1)}`;
 }
 
 const nameOf = (choice: PluginChoice | undefined) => (typeof choice === "object" ? choice.use : choice);

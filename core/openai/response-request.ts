@@ -17,10 +17,10 @@ import type { Fields } from "../lib/is-object.ts";
 import { responseRunId } from "./background.ts";
 import type { FieldNames } from "./errors.ts";
 import type { ConversationItem, EarlierItems } from "./items.ts";
-import { readFormat, samplingOptions } from "./options.ts";
+import { agentOptions, readFormat, SAMPLING } from "./options.ts";
 import type { InputMessage } from "./places.ts";
 import { beginResource } from "./resource.ts";
-import { conversationOf, NOTHING_EARLIER, readEarlier, requireChain, resolveReferences } from "./response-context.ts";
+import { conversationOf, readEarlier, requireChain, resolveReferences } from "./response-context.ts";
 import { readInput } from "./response-input.ts";
 import { ResponseOutput } from "./response-output.ts";
 import { MAX_STORED_CHARACTERS, type ResponseRecord } from "./response-rows.ts";
@@ -31,11 +31,8 @@ type Body = CreateResponseRequest;
 
 /** The request's names for options of agents. */
 export const FIELDS: FieldNames = {
-  temperature: "temperature",
+  ...SAMPLING,
   maxOutputTokens: "max_output_tokens",
-  topP: "top_p",
-  frequencyPenalty: "frequency_penalty",
-  presencePenalty: "presence_penalty",
 };
 
 /** A response that is about to start. */
@@ -70,8 +67,7 @@ export async function readResponseRequest(
   const tools = readTools(body);
   const input = await resolveReferences(responses.rows, readInput(body.input, id), principal, charge);
   const { previous_response_id: previous } = body;
-  const earlier =
-    recent ?? (isNothing(previous) ? NOTHING_EARLIER : await readEarlier(responses, previous, principal, charge));
+  const earlier = recent ?? (await readEarlier(responses, previous, principal, charge));
   requireChain(earlier.chain);
   const messages = conversationOf(body.instructions, earlier, input);
   requireAllResults(messages, "input");
@@ -98,7 +94,7 @@ function protocolBody(body: Body, tools: readonly ClientTool[], messages: readon
   return {
     input: messages,
     field: "input",
-    options: samplingOptions(body, body.max_output_tokens),
+    options: agentOptions(body, FIELDS),
     json: readFormat(text?.format?.type, text?.format?.schema, "text.format.schema"),
     approves: false,
     effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning.effort" },

@@ -18,7 +18,7 @@ const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0
 /** Clients of 0.3 say no version: they find its fields beside. */
 function findCard({ service, client, headers }: Context<Service>, id: string): Card {
   const isDual = !/^\s*1\./.test(headers["a2a-version"] ?? "");
-  const card = service.cards.of(id, isDual, service.originFor(client));
+  const card = service.cardOf(id, isDual, service.originFor(client));
   if (card === undefined) throw unknownAgent(id);
   return card;
 }
