@@ -21,13 +21,6 @@ export interface CardFacts {
   readonly isDual: boolean;
 }
 
-interface Skill {
-  id: string;
-  name: string;
-  description: string;
-  tags: string[];
-}
-
 /** What every agent accepts, whatever its model: text, and data as text. */
 const INPUT_MODES = ["text/plain", "application/json"];
 const OUTPUT_MODES = ["text/plain"];
@@ -65,18 +58,27 @@ function extensions({ agent, asks }: CardFacts) {
 
 /** The agent itself, then its tools and the agents that it delegates to. */
 function skills({ agent, tagsOf, asks }: CardFacts) {
-  const { id, name, description, tools, subAgents } = agent;
-  const skills: Skill[] = [{ id: `agent:${id}`, name, description: description || name, tags: ["agent"] }];
-  for (const tool of tools) {
-    const tags = [...new Set(["tool", ...(asks(tool.name) ? ["approval"] : []), ...tagsOf(tool.name)])];
-    skills.push({ id: `tool:${tool.name}`, name: tool.name, description: tool.description || tool.name, tags });
-  }
-  for (const sub of subAgents) {
-    const { id, name, description } = sub;
-    skills.push({ id: `agent:${id}`, name, description: description || name, tags: ["agent", "delegate"] });
-  }
-  return skills;
+  return [
+    skill("agent", agent.id, agent, ["agent"]),
+    ...agent.tools.map((tool) => {
+      const tags = ["tool", ...(asks(tool.name) ? ["approval"] : []), ...tagsOf(tool.name)];
+      return skill("tool", tool.name, tool, [...new Set(tags)]);
+    }),
+    ...agent.subAgents.map((sub) => skill("agent", sub.id, sub, ["agent", "delegate"])),
+  ];
 }
+
+const skill = (
+  kind: string,
+  id: string,
+  { name, description }: { name: string; description?: string | null },
+  tags: string[],
+) => ({
+  id: `${kind}:${id}`,
+  name,
+  description: description || name,
+  tags,
+});
 
 const TOKEN = { scheme: "bearer", description: "The token of a user." };
 const KEY = { name: "x-console-access-key", description: "The key of the console." };

@@ -111,6 +111,9 @@ export function inOwnWords<T>(names: FieldNames, messages: readonly InputMessage
   }
 }
 
-export const textReply = (body: string) => ({ status: 200, headers: ["content-type", JSON_TYPE], body });
-
-export const jsonReply = (value: unknown) => textReply(JSON.stringify(value));
+/** @param value text is JSON already */
+export const jsonReply = (value: unknown) => ({
+  status: 200,
+  headers: ["content-type", JSON_TYPE],
+  body: typeof value === "string" ? value : JSON.stringify(value),
+});

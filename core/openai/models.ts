@@ -34,7 +34,7 @@ export const modelList = (agents: Agents) => ({
 const VECTORS_PER_TURN = 8;
 
 /** JSON of the vectors of the embedding of a memory, as OpenAI's. What the tokens are is known to its provider alone. */
-export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, signal: AbortSignal): Promise<string> {
+export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, signal: AbortSignal) {
   const { model, input, dimensions, encoding_format } = body;
   const embedding = [...memories].find(({ settings }) => nameOf(settings.semantic?.embedding) === model)?.embedding;
   if (embedding === undefined) throw unknownModel(model, "the embeddings of memories");

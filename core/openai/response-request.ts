@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { ProtocolBody } from "../agents/agent.ts";
+import type { Agent, ProtocolBody } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import { BYTES_PER_TOKEN, messageBytes } from "../agents/prompt/size.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
@@ -17,6 +17,7 @@ import type { Fields } from "../lib/is-object.ts";
 import { responseRunId } from "./background.ts";
 import type { FieldNames } from "./errors.ts";
 import type { ConversationItem, EarlierItems } from "./items.ts";
+import { agentOf } from "./models.ts";
 import { agentOptions, readFormat, SAMPLING } from "./options.ts";
 import type { InputMessage } from "./places.ts";
 import { beginResource } from "./resource.ts";
@@ -80,8 +81,15 @@ export async function readResponseRequest(
   return { record, earlier, output, messages, asked };
 }
 
+export interface ServiceOfResponses {
+  readonly agents: ReadonlyMap<string, Agent>;
+  readonly responses: Responses;
+}
+
 /** An estimate of the tokens that a request has for a model: of the conversation, its instructions and its tools. */
-export async function estimateInput(body: Body, responses: Responses, call: Requester & Asking) {
+export async function estimateInput(body: Body, call: Requester & Asking & { service: ServiceOfResponses }) {
+  const { agents, responses } = call.service;
+  agentOf(agents, body.model);
   const { messages, record } = await readResponseRequest(body, responses.principalOf(call), responses, call);
   let bytes = Buffer.byteLength(JSON.stringify(record.resource.tools));
   for (const message of messages) bytes += messageBytes(message as LanguageModelV3Message);

@@ -4,7 +4,7 @@ import { JSON_TYPE } from "../../http/encode.ts";
 import { answerChat } from "../../openai/chat.ts";
 import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
-import { jsonReply, openaiErrors, textReply } from "../../openai/errors.ts";
+import { jsonReply, openaiErrors } from "../../openai/errors.ts";
 import { agentOf, embed, modelList, modelOf } from "../../openai/models.ts";
 import { estimateInput } from "../../openai/response-request.ts";
 import { del, get, post } from "./row.ts";
@@ -13,6 +13,8 @@ const EVENTS = "text/event-stream";
 const byStream = ({ stream }: { readonly stream?: boolean | null }) => (stream === true ? "stream" : true);
 const WHOLE = { output: { raw: [JSON_TYPE] }, errors: openaiErrors };
 const STREAMED = { ...WHOLE, output: { raw: [JSON_TYPE, EVENTS] } };
+/** Of bodies that an agent is asked. */
+const ASKED = { bodyClass: "generation", failures: ["not_found"] } as const;
 
 export const OPENAI_ROUTES = [
   get("/v1/models", "openai.listModels", "List the agents as OpenAI's models", {
@@ -27,9 +29,8 @@ export const OPENAI_ROUTES = [
     ...STREAMED,
     description: "Replies and errors are OpenAI's. With `stream` the reply is server-sent events.",
     body: "ChatCompletionRequest",
-    bodyClass: "generation",
+    ...ASKED,
     idempotent: byStream,
-    failures: ["not_found"],
     handle: ({ body }, call) =>
       answerChat(agentOf(call.service.agents, body.model), body as ChatCompletionRequest, call),
   }),
@@ -38,9 +39,8 @@ export const OPENAI_ROUTES = [
     description:
       "Replies and errors are OpenAI's. With `stream` the reply is server-sent events. Calls of the agent's own tools are items of the type `penstock:tool_call`.",
     body: "CreateResponseRequest",
-    bodyClass: "generation",
+    ...ASKED,
     idempotent: byStream,
-    failures: ["not_found"],
     handle: ({ body }, call) => {
       const { agents, responses } = call.service;
       return createResponse(agentOf(agents, body.model), body as CreateResponseRequest, call, responses);
@@ -51,9 +51,8 @@ export const OPENAI_ROUTES = [
     description:
       "The reply has an item of the type `compaction`, which stands for the conversation in the `input` of `/v1/responses`.",
     body: "CompactResponseRequest",
-    bodyClass: "generation",
+    ...ASKED,
     idempotent: true,
-    failures: ["not_found"],
     async handle({ body }, call) {
       const { agents, responses } = call.service;
       return jsonReply(await compactConversation(agentOf(agents, body.model), body, call, responses));
@@ -63,20 +62,15 @@ export const OPENAI_ROUTES = [
     ...WHOLE,
     description: "The body is that of `/v1/responses`. What the agent adds of its own is not counted.",
     body: "CreateResponseRequest",
-    bodyClass: "generation",
-    failures: ["not_found"],
-    async handle({ body }, call) {
-      const { agents, responses } = call.service;
-      agentOf(agents, body.model);
-      return jsonReply(await estimateInput(body as CreateResponseRequest, responses, call));
-    },
+    ...ASKED,
+    handle: async ({ body }, call) => jsonReply(await estimateInput(body as CreateResponseRequest, call)),
   }),
   post("/v1/embeddings", "openai.embed", "Embed texts, as OpenAI's Embeddings", {
     ...WHOLE,
     description: "`model` is the `embedding` of a memory's `semantic`.",
     body: "EmbeddingRequest",
     failures: ["not_found"],
-    handle: async ({ body }, { service, signal }) => textReply(await embed(service.memories.values(), body, signal)),
+    handle: async ({ body }, { service, signal }) => jsonReply(await embed(service.memories.values(), body, signal)),
   }),
   get("/v1/responses/:id", "openai.getResponse", "Read a stored response, or follow one that runs in the background", {
     ...STREAMED,

@@ -20,18 +20,12 @@ export function createHashEmbedding(): NamedEmbedding {
     dimensions: DIMENSIONS,
     async embed(texts, signal) {
       const vectors: Float32Array[] = [];
-      let hashed = 0;
       for (const text of texts) {
         const vector = new Float32Array(DIMENSIONS);
         for (let start = 0; start < text.length; start += CHARACTERS_PER_TURN) {
-          const slice = text.slice(start, start + CHARACTERS_PER_TURN);
-          hashed += slice.length;
-          if (hashed > CHARACTERS_PER_TURN) {
-            await nextTurn();
-            signal?.throwIfAborted();
-            hashed = slice.length;
-          }
-          addWords(vector, slice);
+          if (start > 0 || vectors.length > 0) await nextTurn();
+          signal?.throwIfAborted();
+          addWords(vector, text.slice(start, start + CHARACTERS_PER_TURN));
         }
         // Repeated words count less each time.
         vectors.push(vector.map((sum) => Math.sign(sum) * Math.sqrt(Math.abs(sum))));
