@@ -12,7 +12,7 @@ import type { Fields } from "../lib/is-object.ts";
 import { type ChatDelta, ChatDeltas, chatMessage, chatUsage } from "./chat-deltas.ts";
 import { readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
-import { agentOptions, readFormat, SAMPLING } from "./options.ts";
+import { optionsOf, readFormat, SAMPLING } from "./options.ts";
 import { hearRun, type StreamTranslation, streamTranslated } from "./run-sink.ts";
 import { chooseTools, isNothing, readFunction, requireFunction, type ToolsOfRequest } from "./tools.ts";
 
@@ -70,7 +70,7 @@ function prepare(agent: Agent, body: Body, call: RunCall, runId: string): Protoc
 function options(body: Body): GenerateOptions {
   const { max_completion_tokens: tokens, max_tokens: older, stop } = body;
   const same = { ...body, max_completion_tokens: tokens ?? older, stop: isNothing(stop) ? null : [stop].flat() };
-  return agentOptions(same, FIELDS);
+  return optionsOf(same, FIELDS);
 }
 
 function readTools({ tools: list, tool_choice: choice }: Body): ToolsOfRequest {

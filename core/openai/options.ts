@@ -15,7 +15,7 @@ export const SAMPLING: FieldNames = {
 };
 
 /** Null counts as missing: then the agent's own option applies. The metadata becomes the context of the run. */
-export function agentOptions(body: object, names: FieldNames): GenerateOptions {
+export function optionsOf(body: object, names: FieldNames): GenerateOptions {
   const given = Object.entries({ ...names, context: "metadata" }).map(([option, name]) => [
     option,
     (body as Fields)[name],

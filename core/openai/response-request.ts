@@ -18,7 +18,7 @@ import { responseRunId } from "./background.ts";
 import type { FieldNames } from "./errors.ts";
 import type { ConversationItem, EarlierItems } from "./items.ts";
 import { agentOf } from "./models.ts";
-import { agentOptions, readFormat, SAMPLING } from "./options.ts";
+import { optionsOf, readFormat, SAMPLING } from "./options.ts";
 import type { InputMessage } from "./places.ts";
 import { beginResource } from "./resource.ts";
 import { conversationOf, readEarlier, requireChain, resolveReferences } from "./response-context.ts";
@@ -102,7 +102,7 @@ function protocolBody(body: Body, tools: readonly ClientTool[], messages: readon
   return {
     input: messages,
     field: "input",
-    options: agentOptions(body, FIELDS),
+    options: optionsOf(body, FIELDS),
     json: readFormat(text?.format?.type, text?.format?.schema, "text.format.schema"),
     approves: false,
     effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning.effort" },

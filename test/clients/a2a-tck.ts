@@ -1,5 +1,5 @@
 /**
- * `npm run test:a2a-tck -- FOLDER [arguments of pytest]`: the A2A project's own suite (repository a2aproject/a2a-tck, branch 1.0-dev), as it is
+ * `npm run test:tck -- FOLDER [arguments of pytest]`: the A2A project's own suite (repository a2aproject/a2a-tck, branch 1.0-dev), as it is
  * shipped, against a service with the agent that its `scenarios/` ask for. FOLDER is a checkout of it. `PYTHON` is an interpreter that has
  * what its pyproject.toml names (pytest-html is not needed). Exits as pytest does.
  *
@@ -14,7 +14,7 @@ import { pluginFolder } from "../support/plugin-folder.ts";
 import { startService } from "../support/service.ts";
 
 const [folder, ...rest] = process.argv.slice(2);
-if (folder === undefined) throw new Error("usage: npm run test:a2a-tck -- FOLDER [arguments of pytest]");
+if (folder === undefined) throw new Error("usage: npm run test:tck -- FOLDER [arguments of pytest]");
 
 const ends: (() => unknown)[] = [];
 const context = { after: (end: () => unknown) => void ends.push(end) };

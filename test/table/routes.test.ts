@@ -389,7 +389,7 @@ describe("every row of the routes table", () => {
     });
 
     test(`${method} ${path} is a path of literals and named parameters, no name twice`, () => {
-      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[.a-z0-9-]+|input_items)(?:\/(?=.))?)*$/);
+      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[.a-z0-9-]+|input_items|input_tokens)(?:\/(?=.))?)*$/);
       const names = path.match(/:[^/]+/g) ?? [];
       assert.equal(new Set(names).size, names.length);
     });
