@@ -16,7 +16,7 @@ const FILE_BYTES = 3_000 * BYTES_PER_TOKEN;
 
 type Part = Exclude<LanguageModelV3Message["content"], string>[number] | { type: "image" };
 
-export function messageBytes({ content }: { content: string | readonly Part[] }): number {
+export function messageBytes({ content }: LanguageModelV3Message): number {
   if (typeof content === "string") return BYTES_AROUND + Buffer.byteLength(content);
   let bytes = BYTES_AROUND;
   for (const part of content) bytes += BYTES_AROUND + partBytes(part);
