@@ -1650,7 +1650,7 @@ export interface EvalJudge {
 }
 
 /**
- * An agent card of A2A 1.0. The fields of 0.3 stand beside those of 1.0: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.
+ * An agent card of A2A 1.0. Clients that read a bare one without the header `A2A-Version: 1.0` find the fields of 0.3 beside: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.
  */
 export interface AgentCard {
   /**
@@ -1703,15 +1703,15 @@ export interface AgentCard {
   /**
    * The same address, for clients of 0.3.
    */
-  url: string;
+  url?: string;
   /**
    * For clients of 0.3.
    */
-  preferredTransport: "JSONRPC";
+  preferredTransport?: "JSONRPC";
   /**
    * For clients of 0.3, which look for theirs here.
    */
-  protocolVersion: "0.3.0";
+  protocolVersion?: "0.3.0";
   capabilities: {
     /**
      * Messages may be answered by a stream.

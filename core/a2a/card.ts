@@ -1,7 +1,4 @@
-/**
- * Agent cards (A2A 1.0, "Agent Discovery: The Agent Card"). The corresponding fields of 0.3 are included beside those of
- * 1.0, whose clients ignore unknown fields: one card serves both.
- */
+/** Agent cards (A2A 1.0, "Agent Discovery: The Agent Card"). */
 import type { AgentSummary } from "../../generated/types.ts";
 import type { AccessClass } from "../auth/classes.ts";
 
@@ -20,13 +17,8 @@ export interface CardFacts {
   readonly access: AccessClass;
   /** Whether the manifest allows push notifications. */
   readonly pushNotifications: boolean;
-}
-
-interface Skill {
-  id: string;
-  name: string;
-  description: string;
-  tags: string[];
+  /** For clients that do not say their version: the fields of 0.3 are beside those of 1.0. */
+  readonly isDual: boolean;
 }
 
 /** What every agent accepts, whatever its model: text, and data as text. */
@@ -37,7 +29,7 @@ const OUTPUT_MODES = ["text/plain"];
 const APPROVALS = "https://penstock.dev/a2a/approvals/v1";
 
 export function agentCard(facts: CardFacts) {
-  const { agent, version, baseUrl, access } = facts;
+  const { agent, version, baseUrl, access, isDual } = facts;
   const url = `${baseUrl}/a2a/${encodeURIComponent(agent.id)}`;
   return {
     name: agent.name,
@@ -47,11 +39,9 @@ export function agentCard(facts: CardFacts) {
       { url, protocolBinding: "JSONRPC", protocolVersion: "1.0" },
       { url, protocolBinding: "JSONRPC", protocolVersion: "0.3" },
     ],
-    url,
-    preferredTransport: "JSONRPC",
-    protocolVersion: "0.3.0",
+    ...(isDual && { url, preferredTransport: "JSONRPC", protocolVersion: "0.3.0" }),
     capabilities: { streaming: true, pushNotifications: facts.pushNotifications, ...extensions(facts) },
-    ...security(access),
+    ...security(access, isDual),
     defaultInputModes: INPUT_MODES,
     defaultOutputModes: OUTPUT_MODES,
     skills: skills(facts),
@@ -68,38 +58,35 @@ function extensions({ agent, asks }: CardFacts) {
 
 /** The agent itself, then its tools and the agents that it delegates to. */
 function skills({ agent, tagsOf, asks }: CardFacts) {
-  const { id, name, description, tools, subAgents } = agent;
-  const skills: Skill[] = [{ id: `agent:${id}`, name, description: description || name, tags: ["agent"] }];
-  for (const tool of tools) {
-    const tags = [...new Set(["tool", ...(asks(tool.name) ? ["approval"] : []), ...tagsOf(tool.name)])];
-    skills.push({ id: `tool:${tool.name}`, name: tool.name, description: tool.description || tool.name, tags });
-  }
-  for (const sub of subAgents) {
-    const { id, name, description } = sub;
-    skills.push({ id: `agent:${id}`, name, description: description || name, tags: ["agent", "delegate"] });
-  }
-  return skills;
+  return [
+    skill("agent", agent.id, agent, ["agent"]),
+    ...agent.tools.map((tool) => {
+      const tags = ["tool", ...(asks(tool.name) ? ["approval"] : []), ...tagsOf(tool.name)];
+      return skill("tool", tool.name, tool, [...new Set(tags)]);
+    }),
+    ...agent.subAgents.map((sub) => skill("agent", sub.id, sub, ["agent", "delegate"])),
+  ];
 }
 
-/** Each scheme in the format of 1.0 and of 0.3. */
+const skill = (
+  kind: string,
+  id: string,
+  { name, description }: { name: string; description?: string | null },
+  tags: string[],
+) => ({
+  id: `${kind}:${id}`,
+  name,
+  description: description || name,
+  tags,
+});
+
+const TOKEN = { scheme: "bearer", description: "The token of a user." };
+const KEY = { name: "x-console-access-key", description: "The key of the console." };
+
+/** Each scheme in the format of 1.0, and what 0.3 has in its place. */
 const SCHEMES = {
-  userToken: {
-    httpAuthSecurityScheme: { scheme: "bearer", description: "The token of a user." },
-    type: "http",
-    scheme: "bearer",
-    description: "The token of a user.",
-  },
-  consoleKey: {
-    apiKeySecurityScheme: {
-      location: "header",
-      name: "x-console-access-key",
-      description: "The key of the console.",
-    },
-    type: "apiKey",
-    in: "header",
-    name: "x-console-access-key",
-    description: "The key of the console.",
-  },
+  userToken: [{ httpAuthSecurityScheme: TOKEN }, { type: "http", ...TOKEN }],
+  consoleKey: [{ apiKeySecurityScheme: { location: "header", ...KEY } }, { type: "apiKey", in: "header", ...KEY }],
 };
 
 type Scheme = keyof typeof SCHEMES;
@@ -112,12 +99,14 @@ const ACCEPTED: Record<AccessClass, readonly Scheme[]> = {
   operator: ["userToken", "consoleKey"],
 };
 
-function security(access: AccessClass) {
+function security(access: AccessClass, isDual: boolean) {
   const names = ACCEPTED[access];
   if (names.length === 0) return {};
   return {
-    securitySchemes: Object.fromEntries(names.map((name) => [name, SCHEMES[name]])),
+    securitySchemes: Object.fromEntries(
+      names.map((name) => [name, { ...SCHEMES[name][0], ...(isDual && SCHEMES[name][1]) }]),
+    ),
     securityRequirements: names.map((name) => ({ schemes: { [name]: { list: [] } } })),
-    security: names.map((name) => ({ [name]: [] })),
+    ...(isDual && { security: names.map((name) => ({ [name]: [] })) }),
   };
 }

@@ -2,7 +2,9 @@
 import { fileOf } from "../agents/prompt/tool-output.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { hearing } from "../agents/stream/raw.ts";
+import { parseJsonText } from "../http/decode.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import { isObject } from "../lib/is-object.ts";
 import { isContent } from "../tools/content.ts";
 import type { Artifact, Part, Task } from "./task.ts";
 
@@ -77,7 +79,7 @@ export class TaskOutput {
 
   #addFile(file: Part, name?: string): void {
     const artifactId = `file-${this.#files.length + 1}`;
-    this.#pieces.push({ artifactId, ...(name !== undefined && { name }), parts: [file] });
+    this.#pieces.push({ artifactId, ...(name !== undefined && { name }), parts: [asData(file)] });
   }
 
   /** Files of tools have a bound of their own. */
@@ -129,10 +131,25 @@ export class TaskOutput {
   }
 }
 
+/** A file of JSON is data, if it is an object: 0.3 has no other. */
+function asData({ raw, ...file }: Part): Part {
+  const data =
+    raw !== undefined && file.mediaType === "application/json"
+      ? parseJsonText(Buffer.from(raw, "base64").toString())
+      : undefined;
+  return isObject(data) ? { ...file, data } : { raw, ...file };
+}
+
 const isOfTool = ({ name }: Artifact): boolean => name !== undefined;
 
 export const charactersOf = (artifacts: readonly Artifact[]): number =>
-  artifacts.flatMap(({ parts }) => parts).reduce((size, { text = "", raw = "" }) => size + text.length + raw.length, 0);
+  artifacts
+    .flatMap(({ parts }) => parts)
+    .reduce(
+      (size, { text = "", raw = "", data }) =>
+        size + text.length + raw.length + (data ? JSON.stringify(data).length : 0),
+      0,
+    );
 
 function textParts(texts: readonly Text[]): Part[] {
   const blocks = new Map<number, string[]>();

@@ -1,7 +1,7 @@
 /** The service as handlers see it, in `call.service`. */
 import type { LimitState, ManifestValue, Reloaded, RouteState } from "../../generated/types.ts";
 import type { A2a } from "../a2a/a2a.ts";
-import { Cards } from "../a2a/cards.ts";
+import { cardsOf } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
 import type { Turns } from "../agents/conversation/turns.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
@@ -158,8 +158,7 @@ export interface Service extends ServiceParts {
   agentList(): Serialized;
   /** The parts of the service, for its operators. */
   readonly inventory: Inventory;
-  /** The A2A cards of the agents. */
-  readonly cards: Cards;
+  readonly cardOf: ReturnType<typeof cardsOf>;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
   /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
@@ -206,7 +205,6 @@ export function createService(
   tools.onChange(() => {
     list = null;
     toolList = null;
-    service.cards.forget();
   });
   const service: Service = {
     ...parts,
@@ -218,7 +216,7 @@ export function createService(
       );
       return toolList;
     },
-    cards: new Cards({
+    cardOf: cardsOf({
       agents,
       tagsOf: (tool) => tools.get(tool)?.tags ?? [],
       asks: (tool) => (tools.get(tool)?.approval ?? false) !== false,

@@ -162,7 +162,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === undefined ? undefined : settings.replies;
   const keyTaker = compileKeyTaker(route.idempotent);
-  const { readsClient = settings.isProxied && route.group === "execution" } = route;
+  const readsClient = settings.isProxied && route.group === "execution";
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = meters.ofRoute(route);
 

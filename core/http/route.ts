@@ -44,7 +44,7 @@ export interface Context<S> {
   readonly logger: Logger;
   /** Called with the progress that a running tool reports. */
   readonly progress?: OnToolProgress | undefined;
-  /** Where the request comes from. Complete only if the route has `readsClient` or `readsHeaders`. */
+  /** Where the request comes from. Complete only if the route has `readsHeaders`. */
   readonly client: Client;
   /** The request's headers, or those that the route reads; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
@@ -166,8 +166,6 @@ export interface Route<
   pages?: AllowedPages;
   /** Copies headers for the handler: all of them, which costs some time, or those with these names. */
   readsHeaders?: boolean | readonly string[];
-  /** Reads the client's address for the handler. */
-  readsClient?: boolean;
   /** The page that a browser gets in place of a 401 in JSON. It must reveal nothing about the service. */
   refusedPage?(context: Context<S>): Promise<PageReply>;
   output: RouteOutput;

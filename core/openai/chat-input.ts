@@ -20,8 +20,8 @@ const ASSISTANT_PARTS = { text: textPart(), refusal: textPart("refusal") };
 type Calls = ReadonlyMap<string, string>;
 
 const READERS: Readonly<Record<string, (message: Fields, path: string, calls: Calls) => InputMessage | null>> = {
-  system: ({ content }, path) => ({ role: "system", content: readText(content, TEXTS, `${path}.content`) }),
-  developer: ({ content }, path) => ({ role: "system", content: readText(content, TEXTS, `${path}.content`) }),
+  system: readSystem,
+  developer: readSystem,
   user: ({ content }, path) => ({ role: "user", content: readContent(content, USER_PARTS, `${path}.content`) }),
   assistant: readAssistant,
   tool({ tool_call_id: id, content }, path, calls) {
@@ -51,6 +51,10 @@ const callsIn = ({ tool_calls: list }: Fields): [string, string][] =>
   (Array.isArray(list) ? list : []).flatMap((call): [string, string][] =>
     isObject(call) && isObject(call.function) ? [[String(call.id), String(call.function.name)]] : [],
   );
+
+function readSystem({ content }: Fields, path: string): InputMessage {
+  return { role: "system", content: readText(content, TEXTS, `${path}.content`) };
+}
 
 /** Null for an empty answer: chats keep answers that were broken off. */
 function readAssistant(message: Fields, path: string): InputMessage | null {

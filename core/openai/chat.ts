@@ -12,18 +12,15 @@ import type { Fields } from "../lib/is-object.ts";
 import { type ChatDelta, ChatDeltas, chatMessage, chatUsage } from "./chat-deltas.ts";
 import { readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
-import { readFormat, samplingOptions } from "./options.ts";
+import { optionsOf, readFormat, SAMPLING } from "./options.ts";
 import { hearRun, type StreamTranslation, streamTranslated } from "./run-sink.ts";
 import { chooseTools, isNothing, readFunction, requireFunction, type ToolsOfRequest } from "./tools.ts";
 
 type Body = ChatCompletionRequest;
 
 const FIELDS: FieldNames = {
-  temperature: "temperature",
+  ...SAMPLING,
   maxOutputTokens: "max_completion_tokens",
-  topP: "top_p",
-  frequencyPenalty: "frequency_penalty",
-  presencePenalty: "presence_penalty",
   seed: "seed",
   stopSequences: "stop",
 };
@@ -71,12 +68,9 @@ function prepare(agent: Agent, body: Body, call: RunCall, runId: string): Protoc
 }
 
 function options(body: Body): GenerateOptions {
-  const { max_completion_tokens: tokens, max_tokens: older, seed, stop } = body;
-  return {
-    ...samplingOptions(body, tokens ?? older),
-    ...(!isNothing(seed) && { seed }),
-    ...(!isNothing(stop) && { stopSequences: [stop].flat() }),
-  };
+  const { max_completion_tokens: tokens, max_tokens: older, stop } = body;
+  const same = { ...body, max_completion_tokens: tokens ?? older, stop: isNothing(stop) ? null : [stop].flat() };
+  return optionsOf(same, FIELDS);
 }
 
 function readTools({ tools: list, tool_choice: choice }: Body): ToolsOfRequest {
@@ -101,13 +95,10 @@ async function wholeCompletion(completion: Completion, run: ProtocolRun) {
     const delta = writer.of(said);
     if (delta !== null) deltas.push(delta);
   });
-  const { id, created, model } = completion;
   const choice = { index: 0, message: chatMessage(deltas), logprobs: null, finish_reason: finishReason };
   return {
-    id,
+    ...completion,
     object: "chat.completion",
-    created,
-    model,
     choices: [choice],
     ...(usage !== null && { usage: chatUsage(usage) }),
   };

@@ -8,11 +8,11 @@ import { systemTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { OpenaiError } from "./errors.ts";
-import { sealedSummary } from "./item-parts.ts";
+import { sealed } from "./item-parts.ts";
 import { type CompactionItem, itemId } from "./items.ts";
 import type { InputMessage, InputPart } from "./places.ts";
 import { responseUsage } from "./resource.ts";
-import { conversationOf, NOTHING_EARLIER, readEarlier, resolveReferences } from "./response-context.ts";
+import { conversationOf, readEarlier, resolveReferences } from "./response-context.ts";
 import { readInput } from "./response-input.ts";
 import type { Responses } from "./responses.ts";
 import { isNothing } from "./tools.ts";
@@ -31,9 +31,7 @@ export async function compactConversation(
   if (isNothing(given) && isNothing(previous)) throw invalid("input is required without previous_response_id");
   const read = isNothing(given) ? [] : readInput(given, id);
   const input = await resolveReferences(responses.rows, read, principal, call.charge);
-  const earlier = isNothing(previous)
-    ? NOTHING_EARLIER
-    : await readEarlier(responses, previous, principal, call.charge);
+  const earlier = await readEarlier(responses, previous, principal, call.charge);
   const lines = conversationOf(instructions, earlier, input).flatMap(messageLine);
   if (lines.length === 0) throw invalid("input must have a text to sum up");
   if (lines.reduce((sum, line) => sum + line.length, 0) > MAX_CHARACTERS)
@@ -45,7 +43,7 @@ export async function compactConversation(
     type: "compaction",
     id: itemId("compaction", id, "0"),
     status: "completed",
-    encrypted_content: sealedSummary(summary),
+    encrypted_content: sealed({ summary }),
   };
   const createdAt = Math.floor(systemTime() / 1000);
   return { id, object: "response.compaction", created_at: createdAt, output: [item], usage: responseUsage(usage) };

@@ -112,8 +112,9 @@ export function inOwnWords<T>(names: FieldNames, messages: readonly InputMessage
   }
 }
 
+/** @param value text is JSON already */
 export const jsonReply = (value: unknown) => ({
   status: 200,
   headers: ["content-type", JSON_TYPE],
-  body: JSON.stringify(value),
+  body: typeof value === "string" ? value : JSON.stringify(value),
 });

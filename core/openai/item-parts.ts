@@ -99,24 +99,22 @@ function carriedBy(item: ConversationItem): { providerOptions: SharedV3ProviderM
   return metadata === undefined ? undefined : { providerOptions: metadata };
 }
 
-/** Encodes the metadata that a provider expects back with its reasoning as one text. */
-export const sealed = (metadata: SharedV3ProviderMetadata): string =>
-  Buffer.from(JSON.stringify(metadata)).toString("base64url");
+/** `encrypted_content` is opaque, but not secret: the metadata that a provider expects back with its reasoning, or a summary. */
+export const sealed = (content: SharedV3ProviderMetadata | { summary: string }): string =>
+  Buffer.from(JSON.stringify(content)).toString("base64url");
 
-/** Encodes a summary. It is opaque, but not secret: a client could send the same text in a message of its own. */
-export const sealedSummary = (summary: string): string =>
-  Buffer.from(JSON.stringify({ summary })).toString("base64url");
+const opened = (text: string): unknown => parseJsonText(Buffer.from(text, "base64url").toString());
 
 function unsealedSummary(text: string, path: string): string {
-  const sealed = parseJsonText(Buffer.from(text, "base64url").toString());
-  if (isObject(sealed) && typeof sealed.summary === "string" && sealed.summary !== "") return sealed.summary;
+  const content = opened(text);
+  if (isObject(content) && typeof content.summary === "string" && content.summary !== "") return content.summary;
   throw invalid(`${path}.encrypted_content must be that of an item which /v1/responses/compact has given`);
 }
 
 /** Decodes the metadata; undefined for a text that another service has encoded. */
 function unsealed({ encrypted_content: text }: ReasoningItem): SharedV3ProviderMetadata | undefined {
   if (text === undefined) return undefined;
-  const metadata = parseJsonText(Buffer.from(text, "base64url").toString());
+  const metadata = opened(text);
   return isObject(metadata) && Object.values(metadata).every(isObject)
     ? (metadata as SharedV3ProviderMetadata)
     : undefined;

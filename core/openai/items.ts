@@ -1,7 +1,6 @@
 /** Items of a response: messages and calls of either side. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
-import type { InputMessage, InputPart } from "./places.ts";
-import { placed } from "./places.ts";
+import { type InputMessage, type InputPart, placed } from "./places.ts";
 
 export interface EarlierItems {
   readonly items: readonly ConversationItem[];
@@ -34,12 +33,13 @@ export type MessageItem = Common & {
   readonly content: readonly (TextContent | Readonly<Record<string, unknown>>)[];
 };
 
-export type CallItem = Common & {
-  readonly type: "function_call";
+interface Called extends Common {
   readonly call_id: string;
   readonly name: string;
   readonly arguments: string;
-};
+}
+
+export type CallItem = Called & { readonly type: "function_call" };
 
 export type CallOutputItem = Common & {
   readonly type: "function_call_output";
@@ -55,11 +55,8 @@ export type ReasoningItem = Common & {
 };
 
 /** A call that the agent has made itself, with its result. */
-export type OwnCallItem = Common & {
+export type OwnCallItem = Called & {
   readonly type: "penstock:tool_call";
-  readonly call_id: string;
-  readonly name: string;
-  readonly arguments: string;
   readonly output: unknown;
   readonly error: string | null;
 };

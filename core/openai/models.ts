@@ -1,9 +1,11 @@
 /** Agents as models: `GET /v1/models`; and the models of `POST /v1/embeddings`. */
 import type { EmbeddingRequest, PluginChoice } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
-import { quoted, ServiceError } from "../lib/errors.ts";
+import { invalid, quoted } from "../lib/errors.ts";
+import { nextTurn } from "../lib/event-loop-turns.ts";
 import { EmbeddingRefused } from "../memory/embedding/embedding.ts";
 import type { Memory } from "../memory/memory.ts";
+import { classifyFailure, providerFailed } from "../models/failure.ts";
 import { OpenaiError, unsupported } from "./errors.ts";
 
 type Agents = ReadonlyMap<string, Agent>;
@@ -28,31 +30,34 @@ export const modelList = (agents: Agents) => ({
   data: [...agents.values()].map(modelOf),
 });
 
-/** Vectors of the embedding of a memory, as OpenAI's. What the tokens are is known to its provider alone. */
+/** Vectors that are written as JSON in one turn of the event loop. */
+const VECTORS_PER_TURN = 8;
+
+/** JSON of the vectors of the embedding of a memory, as OpenAI's. What the tokens are is known to its provider alone. */
 export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, signal: AbortSignal) {
   const { model, input, dimensions, encoding_format } = body;
   const embedding = [...memories].find(({ settings }) => nameOf(settings.semantic?.embedding) === model)?.embedding;
   if (embedding === undefined) throw unknownModel(model, "the embeddings of memories");
-  const vectors = await embedding.embed([input].flat(), signal).catch((cause) => {
-    throw new ServiceError(
-      cause instanceof EmbeddingRefused ? "invalid_input" : "provider_failed",
-      "input could not be embedded",
-      { cause },
+  const own = embedding.dimensions;
+  // Before the provider is asked, and paid.
+  if ((dimensions ?? own) !== own)
+    throw unsupported(
+      "dimensions",
+      own === null ? "must be absent: those of the provider are not known" : `must be ${own}, or absent`,
     );
+  const vectors = await embedding.embed([input].flat(), signal).catch((cause) => {
+    if (cause instanceof EmbeddingRefused) throw invalid("input could not be embedded", { cause });
+    throw providerFailed(classifyFailure(cause), cause);
   });
-  const { length } = vectors[0]!;
-  if ((dimensions ?? length) !== length) throw unsupported("dimensions", `must be ${length}, or absent`);
-  return {
-    object: "list",
-    data: vectors.map((vector, index) => ({
-      object: "embedding",
-      index,
-      embedding:
-        encoding_format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector],
-    })),
-    model,
-    usage: { prompt_tokens: 0, total_tokens: 0 },
-  };
+  const rows: string[] = [];
+  for (const [index, vector] of vectors.entries()) {
+    if (index % VECTORS_PER_TURN === VECTORS_PER_TURN - 1) await nextTurn();
+    const numbers =
+      encoding_format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector];
+    rows.push(JSON.stringify({ object: "embedding", index, embedding: numbers }));
+  }
+  const rest = JSON.stringify({ model, usage: { prompt_tokens: 0, total_tokens: 0 } });
+  return `{"object":"list","data":[${rows.join()}],${rest.slice(1)}`;
 }
 
 const nameOf = (choice: PluginChoice | undefined) => (typeof choice === "object" ? choice.use : choice);

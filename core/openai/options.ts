@@ -2,28 +2,25 @@
 import type { GenerateOptions } from "../../generated/types.ts";
 import type { ProtocolBody } from "../agents/agent.ts";
 import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
+import type { FieldNames } from "./errors.ts";
 import { isNothing } from "./tools.ts";
 
-interface Sampling {
-  readonly temperature?: number | null;
-  readonly top_p?: number | null;
-  readonly presence_penalty?: number | null;
-  readonly frequency_penalty?: number | null;
-  readonly metadata?: Record<string, string> | null;
-}
+/** Their names in requests, by those of agents. */
+export const SAMPLING: FieldNames = {
+  temperature: "temperature",
+  topP: "top_p",
+  frequencyPenalty: "frequency_penalty",
+  presencePenalty: "presence_penalty",
+};
 
 /** Null counts as missing: then the agent's own option applies. The metadata becomes the context of the run. */
-export function samplingOptions(body: Sampling, tokens: number | null | undefined): GenerateOptions {
-  const { temperature, top_p: topP, presence_penalty: presence, frequency_penalty: frequency } = body;
-  return {
-    ...(!isNothing(temperature) && { temperature }),
-    ...(!isNothing(topP) && { topP }),
-    ...(!isNothing(presence) && { presencePenalty: presence }),
-    ...(!isNothing(frequency) && { frequencyPenalty: frequency }),
-    ...(!isNothing(tokens) && { maxOutputTokens: tokens }),
-    ...(!isNothing(body.metadata) && { context: body.metadata }),
-  };
+export function optionsOf(body: object, names: FieldNames): GenerateOptions {
+  const given = Object.entries({ ...names, context: "metadata" }).map(([option, name]) => [
+    option,
+    (body as Fields)[name],
+  ]);
+  return Object.fromEntries(given.filter(([, value]) => !isNothing(value)));
 }
 
 /** @param field the place of the schema in the request */

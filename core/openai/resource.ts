@@ -2,6 +2,7 @@
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
+import type { Fields } from "../lib/is-object.ts";
 import type { OutputItem } from "./items.ts";
 
 type ResponseStatus = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
@@ -35,6 +36,24 @@ interface Beginning {
   readonly store: boolean;
 }
 
+/** What is repeated of the request, and what stands for it where the request does not say it. */
+const ECHOED = {
+  previous_response_id: null,
+  instructions: null,
+  tool_choice: "auto",
+  truncation: "disabled",
+  parallel_tool_calls: true,
+  temperature: 1,
+  top_p: 1,
+  presence_penalty: 0,
+  frequency_penalty: 0,
+  max_output_tokens: null,
+  max_tool_calls: null,
+  metadata: {},
+  safety_identifier: null,
+  prompt_cache_key: null,
+};
+
 /** The resource of a response at its start, with the settings of the request. */
 export function beginResource({ id, createdAt, body, tools, store }: Beginning): ResponseResource {
   return {
@@ -42,9 +61,10 @@ export function beginResource({ id, createdAt, body, tools, store }: Beginning):
     object: "response",
     created_at: createdAt,
     ...IN_PROGRESS,
+    ...Object.fromEntries(
+      Object.entries(ECHOED).map(([key, absent]) => [key, (body as object as Fields)[key] ?? absent]),
+    ),
     model: body.model,
-    previous_response_id: body.previous_response_id ?? null,
-    instructions: body.instructions ?? null,
     output: [],
     tools: tools.map(({ name, description, parameters, strict = null }) => ({
       type: "function",
@@ -53,25 +73,13 @@ export function beginResource({ id, createdAt, body, tools, store }: Beginning):
       parameters,
       strict,
     })),
-    tool_choice: body.tool_choice ?? "auto",
-    truncation: body.truncation ?? "disabled",
-    parallel_tool_calls: body.parallel_tool_calls ?? true,
     text: { format: body.text?.format ?? { type: "text" }, verbosity: body.text?.verbosity ?? "medium" },
-    temperature: body.temperature ?? 1,
-    top_p: body.top_p ?? 1,
-    presence_penalty: body.presence_penalty ?? 0,
-    frequency_penalty: body.frequency_penalty ?? 0,
     top_logprobs: 0,
     reasoning: { effort: body.reasoning?.effort ?? null, summary: body.reasoning?.summary ?? null },
     usage: null,
-    max_output_tokens: body.max_output_tokens ?? null,
-    max_tool_calls: body.max_tool_calls ?? null,
     store,
     background: body.background ?? false,
     service_tier: "default",
-    metadata: body.metadata ?? {},
-    safety_identifier: body.safety_identifier ?? null,
-    prompt_cache_key: body.prompt_cache_key ?? null,
   };
 }
 
@@ -85,31 +93,23 @@ const INCOMPLETE: Partial<Record<FinishReason, string>> = {
 /** @param hasCalls whether the client has to run something: then the response counts as complete */
 export function endOf(reason: FinishReason, hasCalls: boolean, now: number): ResponseEnd {
   const missing = hasCalls ? undefined : INCOMPLETE[reason];
-  if (missing !== undefined)
-    return { status: "incomplete", completed_at: null, incomplete_details: { reason: missing }, error: null };
-  return { status: "completed", completed_at: now, incomplete_details: null, error: null };
+  return missing === undefined
+    ? standing("completed", { completed_at: now })
+    : standing("incomplete", { incomplete_details: { reason: missing } });
 }
 
-export const failedEnd = (code: string, message: string): ResponseEnd => ({
-  status: "failed",
+const standing = (status: ResponseStatus, more?: Partial<ResponseEnd>): ResponseEnd => ({
+  status,
   completed_at: null,
   incomplete_details: null,
-  error: { code, message },
+  error: null,
+  ...more,
 });
 
-export const IN_PROGRESS: ResponseEnd = {
-  status: "in_progress",
-  completed_at: null,
-  incomplete_details: null,
-  error: null,
-};
+export const failedEnd = (code: string, message: string) => standing("failed", { error: { code, message } });
 
-export const CANCELLED: ResponseEnd = {
-  status: "cancelled",
-  completed_at: null,
-  incomplete_details: null,
-  error: null,
-};
+export const IN_PROGRESS = standing("in_progress");
+export const CANCELLED = standing("cancelled");
 
 export const responseUsage = (usage: Usage) => ({
   input_tokens: usage.promptTokens,

@@ -11,6 +11,7 @@ import type { InputMessage } from "./places.ts";
 import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
 import type { Responses } from "./responses.ts";
+import { isNothing } from "./tools.ts";
 
 /** Most responses that one may continue, and most responses to whose items one request may refer. */
 const MAX_CHAIN = 500;
@@ -20,7 +21,7 @@ const MAX_CHARACTERS = 32 * 1024 * 1024;
 /** Statuses of responses that can be continued, because they have ended. */
 const CONTINUED: ReadonlySet<string> = new Set(["completed", "incomplete"]);
 
-export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [], size: 0 };
+const NOTHING_EARLIER: EarlierItems = { items: [], chain: [], size: 0 };
 
 /** The conversation up to the end of a response. What is read from the store later starts after one that is not stored. */
 export function continued({ items, chain, size }: EarlierItems, record: ResponseRecord): EarlierItems {
@@ -30,16 +31,17 @@ export function continued({ items, chain, size }: EarlierItems, record: Response
 }
 
 /**
- * The items of the response and of those before it. If one of them no longer exists, starts after that.
+ * The items of the response and of those before it; none without an id. If one of them no longer exists, starts after that.
  *
  * @throws OpenaiError when the response does not exist for this principal, has not ended, or has too much before it
  */
 export async function readEarlier(
   responses: Responses,
-  id: string,
+  id: string | null | undefined,
   principal: Principal,
   charge: Charge | undefined,
 ): Promise<EarlierItems> {
+  if (isNothing(id)) return NOTHING_EARLIER;
   const { rows } = responses;
   const found = await responses.lookUp(id, principal, charge);
   if (found === undefined) throw previousNotFound(id);

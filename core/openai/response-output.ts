@@ -19,8 +19,6 @@ export interface ResponseEvent {
 }
 
 const NONE: readonly ResponseEvent[] = [];
-const IN_PROGRESS = { status: "in_progress" } as const;
-const COMPLETED = { status: "completed" } as const;
 
 /** The text block that is being written. */
 interface Block {
@@ -134,7 +132,7 @@ export class ResponseOutput {
 
   #beginText(): readonly ResponseEvent[] {
     const id = this.#nextId("message");
-    const item: MessageItem = { type: "message", id, ...IN_PROGRESS, role: "assistant", content: [] };
+    const item: MessageItem = { type: "message", id, status: "in_progress", role: "assistant", content: [] };
     const { index, added } = this.#add(item);
     this.#block = { id, index, text: "" };
     return [added, { type: "response.content_part.added", ...this.#place(), content_index: 0, part: outputText("") }];
@@ -143,7 +141,7 @@ export class ResponseOutput {
   #endText(metadata: SharedV3ProviderMetadata | undefined): readonly ResponseEvent[] {
     const { id, index, text } = this.#block;
     const part = outputText(text);
-    const message = { type: "message", id, ...COMPLETED, role: "assistant", content: [part] } as const;
+    const message = { type: "message", id, status: "completed", role: "assistant", content: [part] } as const;
     const place = { ...this.#place(), content_index: 0 };
     this.#items[index] = { ...message, ...carried(metadata) };
     this.#closing = index;
@@ -155,7 +153,7 @@ export class ResponseOutput {
 
   #beginReasoning(): readonly ResponseEvent[] {
     const id = this.#nextId("reasoning");
-    const { index, added } = this.#add({ type: "reasoning", id, ...IN_PROGRESS, summary: [] });
+    const { index, added } = this.#add({ type: "reasoning", id, status: "in_progress", summary: [] });
     this.#block = { id, index, text: "" };
     const part = { type: "summary_text", text: "" };
     return [added, { type: "response.reasoning_summary_part.added", ...this.#place(), summary_index: 0, part }];
@@ -165,7 +163,7 @@ export class ResponseOutput {
     const { id, index, text } = this.#block;
     const part = { type: "summary_text", text } as const;
     const place = { ...this.#place(), summary_index: 0 };
-    const item: ReasoningItem = { type: "reasoning", id, ...COMPLETED, summary: text === "" ? [] : [part] };
+    const item: ReasoningItem = { type: "reasoning", id, status: "completed", summary: text === "" ? [] : [part] };
     this.#items[index] = metadata === undefined ? item : { ...item, encrypted_content: sealed(metadata) };
     this.#closing = index;
     return [
@@ -178,7 +176,7 @@ export class ResponseOutput {
     const { toolCallId, toolName: name, input, providerMetadata } = call;
     const type = "penstock:tool_call";
     const called = { call_id: toolCallId, name, arguments: JSON.stringify(input) };
-    const open = { type, id: this.#nextId(type), ...IN_PROGRESS, ...called, output: null, error: null } as const;
+    const open = { type, id: this.#nextId(type), status: "in_progress", ...called, output: null, error: null } as const;
     const { index, added } = this.#add({ ...open, ...carried(providerMetadata) });
     this.#calls.set(toolCallId, index);
     return [added];
@@ -188,7 +186,7 @@ export class ResponseOutput {
     const index = this.#calls.get(id);
     if (index === undefined) return NONE;
     this.#calls.delete(id);
-    return [this.#done(index, { ...(this.#items[index] as OwnCallItem), ...COMPLETED, output, error })];
+    return [this.#done(index, { ...(this.#items[index] as OwnCallItem), status: "completed", output, error })];
   }
 
   #call({ call }: Extract<Said, { type: "call" }>): readonly ResponseEvent[] {
@@ -196,14 +194,14 @@ export class ResponseOutput {
     const { toolCallId: call_id, toolName: name, input, providerMetadata } = call;
     const id = this.#nextId("function_call");
     const text = JSON.stringify(input);
-    const open: CallItem = { type: "function_call", id, ...IN_PROGRESS, call_id, name, arguments: "" };
+    const open: CallItem = { type: "function_call", id, status: "in_progress", call_id, name, arguments: "" };
     const { index, added } = this.#add(open);
     const place = { item_id: id, output_index: index };
     return [
       added,
       { type: "response.function_call_arguments.delta", ...place, delta: text },
       { type: "response.function_call_arguments.done", ...place, name, arguments: text },
-      this.#done(index, { ...open, ...COMPLETED, arguments: text, ...carried(providerMetadata) }),
+      this.#done(index, { ...open, status: "completed", arguments: text, ...carried(providerMetadata) }),
     ];
   }
 

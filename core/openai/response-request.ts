@@ -1,24 +1,27 @@
 /** Reads a request for a response, over HTTP or a WebSocket: prepares the run of the agent, and the response at its start. */
 
 import { randomUUID } from "node:crypto";
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { ProtocolBody } from "../agents/agent.ts";
+import type { Agent, ProtocolBody } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
+import { BYTES_PER_TOKEN, messageBytes } from "../agents/prompt/size.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
 import type { Charge } from "../http/uploads.ts";
 import { ownerOf } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import type { Principal, Requester } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Fields } from "../lib/is-object.ts";
 import { responseRunId } from "./background.ts";
 import type { FieldNames } from "./errors.ts";
 import type { ConversationItem, EarlierItems } from "./items.ts";
-import { readFormat, samplingOptions } from "./options.ts";
+import { agentOf } from "./models.ts";
+import { optionsOf, readFormat, SAMPLING } from "./options.ts";
 import type { InputMessage } from "./places.ts";
 import { beginResource } from "./resource.ts";
-import { conversationOf, NOTHING_EARLIER, readEarlier, requireChain, resolveReferences } from "./response-context.ts";
+import { conversationOf, readEarlier, requireChain, resolveReferences } from "./response-context.ts";
 import { readInput } from "./response-input.ts";
 import { ResponseOutput } from "./response-output.ts";
 import { MAX_STORED_CHARACTERS, type ResponseRecord } from "./response-rows.ts";
@@ -29,11 +32,8 @@ type Body = CreateResponseRequest;
 
 /** The request's names for options of agents. */
 export const FIELDS: FieldNames = {
-  temperature: "temperature",
+  ...SAMPLING,
   maxOutputTokens: "max_output_tokens",
-  topP: "top_p",
-  frequencyPenalty: "frequency_penalty",
-  presencePenalty: "presence_penalty",
 };
 
 /** A response that is about to start. */
@@ -68,8 +68,7 @@ export async function readResponseRequest(
   const tools = readTools(body);
   const input = await resolveReferences(responses.rows, readInput(body.input, id), principal, charge);
   const { previous_response_id: previous } = body;
-  const earlier =
-    recent ?? (isNothing(previous) ? NOTHING_EARLIER : await readEarlier(responses, previous, principal, charge));
+  const earlier = recent ?? (await readEarlier(responses, previous, principal, charge));
   requireChain(earlier.chain);
   const messages = conversationOf(body.instructions, earlier, input);
   requireAllResults(messages, "input");
@@ -82,13 +81,28 @@ export async function readResponseRequest(
   return { record, earlier, output, messages, asked };
 }
 
+export interface ServiceOfResponses {
+  readonly agents: ReadonlyMap<string, Agent>;
+  readonly responses: Responses;
+}
+
+/** An estimate of the tokens that a request has for a model: of the conversation, its instructions and its tools. */
+export async function estimateInput(body: Body, call: Requester & Asking & { service: ServiceOfResponses }) {
+  const { agents, responses } = call.service;
+  agentOf(agents, body.model);
+  const { messages, record } = await readResponseRequest(body, responses.principalOf(call), responses, call);
+  let bytes = Buffer.byteLength(JSON.stringify(record.resource.tools));
+  for (const message of messages) bytes += messageBytes(message as LanguageModelV3Message);
+  return { object: "response.input_tokens", input_tokens: Math.ceil(bytes / BYTES_PER_TOKEN) };
+}
+
 function protocolBody(body: Body, tools: readonly ClientTool[], messages: readonly InputMessage[]): ProtocolBody {
   const { text, reasoning, tool_choice: choice } = body;
   const effort = reasoning?.effort;
   return {
     input: messages,
     field: "input",
-    options: samplingOptions(body, body.max_output_tokens),
+    options: optionsOf(body, FIELDS),
     json: readFormat(text?.format?.type, text?.format?.schema, "text.format.schema"),
     approves: false,
     effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning.effort" },

@@ -5,7 +5,7 @@
 import { setMaxListeners } from "node:events";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import type { Agent, ProtocolRun } from "../agents/agent.ts";
+import type { ProtocolRun } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
@@ -21,8 +21,7 @@ import { agentOf } from "./models.ts";
 import type { ResponseResource } from "./resource.ts";
 import { continued } from "./response-context.ts";
 import { ResponseEvents } from "./response-events.ts";
-import { FIELDS, type NewResponse, readResponseRequest } from "./response-request.ts";
-import type { Responses } from "./responses.ts";
+import { FIELDS, type NewResponse, readResponseRequest, type ServiceOfResponses } from "./response-request.ts";
 import { RunReader, type Said } from "./run-parts.ts";
 import { SocketWriter } from "./socket-writer.ts";
 import { isNothing } from "./tools.ts";
@@ -32,11 +31,6 @@ const MAX_WAITING = 2;
 /** How long a socket may be open: clients recognise the end by its code, and reconnect. */
 const MAX_AGE_MS = 60 * 60_000;
 
-interface ServiceOfSocket {
-  readonly agents: ReadonlyMap<string, Agent>;
-  readonly responses: Responses;
-}
-
 /** Options of the request body that are not allowed in a message. */
 const NOT_HERE: Readonly<Record<string, (value: unknown) => boolean>> = {
   background: (value) => value === true,
@@ -44,7 +38,7 @@ const NOT_HERE: Readonly<Record<string, (value: unknown) => boolean>> = {
   stream_id: (value) => !isNothing(value),
 };
 
-export function openResponsesSocket(peer: Peer, service: ServiceOfSocket, maxAge = MAX_AGE_MS): SocketHandlers {
+export function openResponsesSocket(peer: Peer, service: ServiceOfResponses, maxAge = MAX_AGE_MS): SocketHandlers {
   const { responses } = service;
   const socket = new ResponsesSocket(peer, service);
   // Every tool that runs in parallel adds a listener.
@@ -66,13 +60,13 @@ export function openResponsesSocket(peer: Peer, service: ServiceOfSocket, maxAge
 class ResponsesSocket {
   readonly writer: SocketWriter;
   readonly #peer: Peer;
-  readonly #service: ServiceOfSocket;
+  readonly #service: ServiceOfResponses;
   /** The end of the previous message. */
   #turn: Promise<void> = Promise.resolve();
   /** Messages that have not been answered. */
   #unanswered = 0;
 
-  constructor(peer: Peer, service: ServiceOfSocket) {
+  constructor(peer: Peer, service: ServiceOfResponses) {
     this.#peer = peer;
     this.#service = service;
     this.writer = new SocketWriter(peer);

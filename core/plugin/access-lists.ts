@@ -77,6 +77,7 @@ export const PROTECTED_ROUTES: readonly string[] = Object.freeze([
   "/v1/embeddings",
   "/v1/responses",
   "/v1/responses/compact",
+  "/v1/responses/input_tokens",
   "/v1/responses/:id",
   "/v1/responses/:id/cancel",
   "/v1/responses/:id/input_items",

@@ -36,9 +36,9 @@ const MANIFEST = {
 const VERSIONS = ["1.0", "0.3"] as const;
 type Version = (typeof VERSIONS)[number];
 
-/** Sees no more of a card than a client of 0.3 knows. */
-const fetchOld: typeof fetch = async (input, init) => {
-  const { supportedInterfaces, ...card } = (await (await fetch(input, init)).json()) as Record<string, unknown>;
+/** Asks for a card as a client of 0.3 does, without a version, and sees no more of it than that knows. */
+const fetchOld: typeof fetch = async (input) => {
+  const { supportedInterfaces, ...card } = (await (await fetch(input)).json()) as Record<string, unknown>;
   return Response.json(card);
 };
 

@@ -34,6 +34,10 @@ before(async (t) => {
   service = await startService(t as TestContext, MANIFEST);
 });
 
+const NEW = { "a2a-version": "1.0" };
+/** Fields of a card that only 0.3 has, at its top. */
+const OLD_FIELDS = ["url", "preferredTransport", "protocolVersion", "security"];
+
 test("GET /agents/:id/card is the card in the envelope; under /.well-known it stands bare, the first agent's too", async () => {
   const { success, data } = (await (await service.get("/agents/desk/card")).json()) as Record<string, unknown>;
   assert.equal(success, true);
@@ -97,6 +101,30 @@ test("GET /.well-known/:id/agent-card.json: a reader of 0.3 finds its fields in 
   );
   assert.equal(read.capabilities?.streaming, true);
   assert.equal(read.skills.length, 3);
+});
+
+test("GET /.well-known/:id/agent-card.json: a client that says A2A-Version 1.0 gets no key of 0.3, one that says 0.3 or nothing gets them beside", async (t) => {
+  const env = { SERVICE_CONSOLE_ACCESS_KEY: "the-key" };
+  const secured = await startService(t, { ...MANIFEST, ...SECURED }, { env });
+  for (const path of ["/.well-known/desk/agent-card.json", "/a2a/desk/.well-known/agent-card.json"]) {
+    const asks = (version?: string) => secured.get(path, { ...KEY, ...(version && { "a2a-version": version }) });
+    const replies = await Promise.all(["1.0", "1.0.1", "0.3", undefined].map(asks));
+    const [first, second, old, silent] = (await Promise.all(replies.map((reply) => reply.json()))) as Served[];
+    assert.deepEqual(second, first);
+    assert.deepEqual(silent, old);
+    const { url, preferredTransport, protocolVersion, security, securitySchemes, ...rest } = old!;
+    const { securitySchemes: schemes, ...own } = first!;
+    assert.deepEqual(own, rest);
+    const { httpAuthSecurityScheme, ...more } = securitySchemes!.userToken as Record<string, unknown>;
+    assert.deepEqual(schemes, { userToken: { httpAuthSecurityScheme } });
+    assert.deepEqual(Object.keys(more).sort(), ["description", "scheme", "type"]);
+    for (const field of OLD_FIELDS) assert.equal(field in first!, false, field);
+    const tags = replies.map(({ headers }) => headers.get("etag"));
+    assert.deepEqual([tags[0] === tags[1], tags[2] === tags[3], tags[0] === tags[2]], [true, true, false]);
+    for (const { headers } of replies) assert.match(headers.get("vary") ?? "", /a2a-version/i);
+  }
+  const { data } = (await (await secured.get("/agents/desk/card", { ...KEY, ...NEW })).json()) as { data: Served };
+  for (const field of OLD_FIELDS) assert.equal(field in data, false, field);
 });
 
 test("GET /.well-known/:id/agent-card.json: instructions are in no card", async () => {

@@ -1,4 +1,4 @@
-/** `POST /v1/responses/compact`: what the model sums up, what stands for it, whose conversations it reads, and what it refuses. */
+/** `POST /v1/responses/compact`: what the model sums up, what stands for it, whose conversations it reads, and what it refuses. Beside it `input_tokens`. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
@@ -103,17 +103,48 @@ test("POST /v1/responses/compact makes at most 16 calls of the model, in larger 
   await bounded({ contextWindow: 1_000_000 }, 2 * 1024 * 1024, 11);
 });
 
-test("POST /v1/responses/compact does not read the responses of other users", async (t) => {
+test("openai 7: POST /v1/responses/input_tokens estimates the tokens of conversation, instructions, tools and images, and asks no model", async (t) => {
+  const { service, upstream } = await serveUpstream(t);
+  const client: Loose = new OpenAI({ apiKey: "key", baseURL: `${service.url}/v1` });
+  const count = async (body: object): Promise<number> => {
+    const { object, input_tokens } = await client.responses.inputTokens.count({ model: "assistant", ...body });
+    assert.equal(object, "response.input_tokens");
+    return input_tokens;
+  };
+  const text = "a".repeat(4_000);
+  const short = await count({ input: "Hi" });
+  assert.ok(short > 0 && short < 30, String(short));
+  const long = await count({ input: text });
+  assert.ok(long >= 1_000 && long < 1_100, String(long));
+  assert.ok((await count({ input: text, instructions: text })) >= 2_000);
+  const parameters = { type: "object", properties: { city: { type: "string", description: text } } };
+  assert.ok((await count({ input: text, tools: [{ type: "function", name: "sea", parameters }] })) >= 2_000);
+  const part = (more: object) => ({ input: [{ role: "user", content: [more] }] });
+  const image = await count(part({ type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=" }));
+  const file = await count(part({ type: "input_file", file_data: "data:application/pdf;base64,JVBERi0=" }));
+  assert.deepEqual([Math.floor(image / 1_000), Math.floor(file / 1_000)], [1, 3]);
+  assert.equal(upstream.requests.length, 0);
+  upstream.replies(says(text));
+  const { id } = await client.responses.create({ model: "assistant", input: text });
+  assert.ok((await count({ input: "Hi", previous_response_id: id })) >= 2_000);
+  const refused = await service.post("/v1/responses/input_tokens", { model: "nobody", input: "Hi" });
+  assert.deepEqual([refused.status, ((await refused.json()) as Loose).error.code], [404, "model_not_found"]);
+});
+
+test("POST /v1/responses/compact and /v1/responses/input_tokens do not read the responses of other users", async (t) => {
   const service = await startService(t, manifestWith({}, { auth: { ...AUTH, isolation: "user" } }));
   const body = { model: "assistant", input: "My secret" };
   const { id } = (await (await service.post("/v1/responses", body, as("ada"))).json()) as Loose;
   const request = { model: "assistant", previous_response_id: id };
-  const refused = await service.post(PATH, request, as("bob"));
-  assert.deepEqual(
-    [refused.status, ((await refused.json()) as Loose).error.code],
-    [400, "previous_response_not_found"],
-  );
-  assert.equal((await service.post(PATH, request, as("ada"))).status, 200);
+  for (const [path, body] of [
+    [PATH, request],
+    ["/v1/responses/input_tokens", { ...request, input: "x" }],
+  ] as const) {
+    const refused = await service.post(path, body, as("bob"));
+    const { error } = (await refused.json()) as Loose;
+    assert.deepEqual([refused.status, error.code], [400, "previous_response_not_found"], path);
+    assert.equal((await service.post(path, body, as("ada"))).status, 200, path);
+  }
 });
 
 const REFUSED: [body: object, param: string, code?: string][] = [

@@ -1,9 +1,13 @@
 /** `POST /v1/embeddings`: the embeddings of memories for OpenAI's client. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { AUTH, as } from "../support/approvals.ts";
 import { type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { startService } from "../support/service.ts";
 
 const memory = { default: { semantic: { embedding: "local/hash" } }, plain: {} };
 const norm = (one: number[], other: number[]) => one.reduce((sum, value, index) => sum + value * other[index]!, 0);
@@ -43,4 +47,37 @@ test("POST /v1/embeddings refuses in OpenAI's words: other models, an agent, no 
   assert.deepEqual(await ask({ encoding_format: "hex" }), [400, "encoding_format", "invalid_value"]);
   assert.deepEqual(await ask({}, {} as never), [401, "", "invalid_api_key"]);
   assert.deepEqual(await ask({ dimensions: 512 }), [200, undefined, undefined]);
+});
+
+test("POST /v1/embeddings over a provider: dimensions are refused before it is asked, and its 429 and 503 are passed on with Retry-After", async (t) => {
+  let asked = 0;
+  let answer: [number, Record<string, string>] = [500, {}];
+  const provider = createServer((request, response) => {
+    asked++;
+    request.resume().on("end", () => response.writeHead(...answer).end('{"error":{"message":"not now"}}'));
+  }).listen(0, "127.0.0.1");
+  await once(provider, "listening");
+  t.after(() => provider.close());
+  const baseURL = `http://127.0.0.1:${(provider.address() as AddressInfo).port}/v1`;
+  const up = { use: "openai-compatible", baseURL, apiKey: "key" };
+  const service = await startService(t, {
+    providers: { up },
+    memory: { default: { semantic: { embedding: "up/vectors" } } },
+  });
+  const ask = async (body: object) => {
+    const reply = await service.post("/v1/embeddings", { model: "up/vectors", input: "x", ...body });
+    const { error } = (await reply.json()) as Loose;
+    return [reply.status, error.param, error.code, reply.headers.get("retry-after")];
+  };
+  assert.deepEqual(await ask({ dimensions: 256 }), [400, "dimensions", "unsupported_parameter", null]);
+  assert.equal(asked, 0);
+  for (const [status, code] of [
+    [429, "rate_limit_exceeded"],
+    [503, "server_error"],
+  ] as const) {
+    answer = [status, { "retry-after": "17" }];
+    assert.deepEqual(await ask({ dimensions: null }), [status, "", code, "17"]);
+  }
+  answer = [400, {}];
+  assert.deepEqual((await ask({}))[0], 400);
 });

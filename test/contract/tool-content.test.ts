@@ -18,6 +18,8 @@ const PICTURE = { type: "image-data", data: PNG, mediaType: "image/png" };
 const NOTE = { type: "file-data", data: base64("Read me."), mediaType: "text/plain", filename: "notes://1" };
 const SOUND = { type: "file-data", data: base64("a sound"), mediaType: "audio/wav" };
 const FAR = { type: "file-url", url: "https://files.example/house.pdf", mediaType: "application/pdf" };
+const FACTS = { rooms: 5, owner: { name: "Ada" }, built: [1890, 1931] };
+const json = (text: string) => ({ type: "file-data", data: base64(text), mediaType: "application/json" });
 const VALUE = [{ type: "text", text: "The house:" }, PICTURE, NOTE, SOUND, { type: "file-url", url: "notes://2" }];
 const RESULT = { type: "content", value: VALUE };
 
@@ -32,6 +34,10 @@ const plugins = [
       "package.json": JSON.stringify({ type: "module" }),
       ...tool("house", `content(${JSON.stringify(VALUE)})`),
       ...tool("odd", JSON.stringify({ type: "content", value: [{ type: "image-data", data: 7 }] })),
+      ...tool(
+        "facts",
+        `content(${JSON.stringify([{ ...json(JSON.stringify(FACTS)), filename: "facts.json" }, json("[1]"), json("{")])})`,
+      ),
       ...tool("far", `content(${JSON.stringify([FAR])})`),
       ...tool("large", `content([{ type: "image-data", mediaType: "image/png", data: "A".repeat(1_600_000) }])`),
       ...tool("heavy", `content([{ type: "image-data", mediaType: "image/png", data: "A".repeat(7_000_000) }])`),
@@ -41,6 +47,7 @@ const plugins = [
 const TOOLS = {
   house: { use: "house" },
   far: { use: "far" },
+  facts: { use: "facts" },
   large: { use: "large" },
   odd: { use: "odd" },
   heavy: { use: "heavy" },
@@ -60,7 +67,7 @@ describe("content of tools", () => {
     };
     ({ service, upstream } = await serveUpstream(
       context,
-      { tools: ["house", "far", "large", "docs_picture"], memory: "default" },
+      { tools: ["house", "far", "facts", "large", "docs_picture"], memory: "default" },
       { tools: TOOLS, mcp, memory: { default: {} } },
       { plugins },
     ));
@@ -142,6 +149,26 @@ describe("content of tools", () => {
       files,
     );
     assert.equal(events.at(-1)!.statusUpdate.status.state, "TASK_STATE_COMPLETED");
+  });
+
+  test("POST /a2a/:id: a file of JSON in the result of a tool is a data part if it is an object, in 1.0 and in 0.3, else a file", async () => {
+    const ask = () => upstream.replies(calls([{ name: "facts", id: "f-1", input: {} }]), says("Five rooms."));
+    const rest = ["[1]", "{"].map((text) => ({ raw: base64(text), mediaType: "application/json" }));
+    const parts = [{ data: FACTS, filename: "facts.json", mediaType: "application/json" }, ...rest];
+    const filesOf = ({ artifacts }: Loose) => artifacts.slice(1).flatMap((artifact: Loose) => artifact.parts);
+    const peer = new A2aCaller(service);
+    ask();
+    const task = await peer.send("assistant", said("Facts"));
+    assert.deepEqual(filesOf(task), parts);
+    assert.deepEqual(filesOf(await peer.get("assistant", task.id)), parts);
+    ask();
+    const message = { kind: "message", messageId: "old-facts", role: "user", parts: [{ kind: "text", text: "Facts" }] };
+    const body = { jsonrpc: "2.0", id: 1, method: "message/send", params: { message } };
+    const { result } = (await (await service.post("/a2a/assistant", body)).json()) as Loose;
+    assert.deepEqual(
+      filesOf(result).map(({ kind, data, file }: Loose) => [kind, data ?? file.bytes]),
+      [["data", FACTS], ...rest.map(({ raw }) => ["file", raw])],
+    );
   });
 
   test("POST /a2a/:id: files of tools that are larger together than an answer may be are left out, and the task completes", async () => {

@@ -25,6 +25,8 @@ const NO_WAYS = new Set([
   ...["GET /v1/models", "GET /v1/models/:id", "POST /v1/responses/:id/cancel", "GET /v1/responses/:id/input_items"],
   // It makes vectors of what it is given.
   "POST /v1/embeddings",
+  // It counts what it is given, or a response of the caller's.
+  "POST /v1/responses/input_tokens",
   // It sums up what it is given, or a response of the caller's.
   "POST /v1/responses/compact",
   ...["GET /v1/responses/:id", "DELETE /v1/responses/:id"],

@@ -89,6 +89,7 @@ const GROUPS: readonly Group[] = [
       "POST /v1/embeddings",
       "POST /v1/responses",
       "POST /v1/responses/compact",
+      "POST /v1/responses/input_tokens",
       "GET /v1/responses/:id",
       "DELETE /v1/responses/:id",
       "POST /v1/responses/:id/cancel",

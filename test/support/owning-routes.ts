@@ -214,6 +214,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   },
   // It makes nothing, and reads a response only where it is told so: contract/openai-compact has whose.
   "openai.compactResponse": FREE,
+  "openai.countInput": FREE,
   "openai.getResponse": { kind: "object", request: (of) => ({ path: `/v1/responses/${of.response}` }) },
   "openai.deleteResponse": { kind: "object", request: (of) => ({ path: `/v1/responses/${of.response}` }) },
   "openai.cancelResponse": {

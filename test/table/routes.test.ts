@@ -167,6 +167,7 @@ const REQUESTS: Record<string, Plain> = {
   "openai.createResponse": { path: "/v1/responses", body: { model: "assistant", input: "x" } },
   "openai.embed": { path: "/v1/embeddings", body: { model: "local/hash", input: "x" } },
   "openai.compactResponse": { path: "/v1/responses/compact", body: { model: "assistant", input: "x" } },
+  "openai.countInput": { path: "/v1/responses/input_tokens", body: { model: "assistant", input: "x" } },
   "openai.getResponse": { path: `/v1/responses/${responseId(1)}`, answered: 1 },
   "openai.deleteResponse": { path: `/v1/responses/${responseId(2)}`, answered: 2 },
   "openai.cancelResponse": { path: `/v1/responses/${responseId(3)}/cancel`, answered: 3 },
@@ -352,6 +353,7 @@ describe("every row of the routes table", () => {
       "POST /v1/responses",
       "POST /v1/responses/:id/cancel",
       "POST /v1/responses/compact",
+      "POST /v1/responses/input_tokens",
       "POST /workflows/:id/execute",
       "POST /workflows/:id/executions/:executionId/cancel",
       "POST /workflows/:id/executions/:executionId/replay",
@@ -387,7 +389,7 @@ describe("every row of the routes table", () => {
     });
 
     test(`${method} ${path} is a path of literals and named parameters, no name twice`, () => {
-      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[.a-z0-9-]+|input_items)(?:\/(?=.))?)*$/);
+      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[.a-z0-9-]+|input_items|input_tokens)(?:\/(?=.))?)*$/);
       const names = path.match(/:[^/]+/g) ?? [];
       assert.equal(new Set(names).size, names.length);
     });

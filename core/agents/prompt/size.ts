@@ -14,7 +14,7 @@ const BYTES_AROUND = 16;
 const IMAGE_BYTES = 1_000 * BYTES_PER_TOKEN;
 const FILE_BYTES = 3_000 * BYTES_PER_TOKEN;
 
-type Part = Exclude<LanguageModelV3Message["content"], string>[number];
+type Part = Exclude<LanguageModelV3Message["content"], string>[number] | { type: "image" };
 
 export function messageBytes({ content }: LanguageModelV3Message): number {
   if (typeof content === "string") return BYTES_AROUND + Buffer.byteLength(content);
@@ -28,6 +28,8 @@ function partBytes(part: Part): number {
     case "text":
     case "reasoning":
       return Buffer.byteLength(part.text);
+    case "image":
+      return IMAGE_BYTES;
     case "file":
       return fileBytes(part);
     case "tool-call":
@@ -40,7 +42,8 @@ function partBytes(part: Part): number {
   }
 }
 
-function fileBytes({ mediaType, data }: Extract<Part, { type: "file" }>): number {
+/** In a request the media type may be in the data alone. */
+function fileBytes({ mediaType = "", data }: Extract<Part, { type: "file" }>): number {
   if (mediaType.startsWith("text/") && !(data instanceof URL)) return Math.ceil(data.length * 0.75);
   return mediaType.startsWith("image/") ? IMAGE_BYTES : FILE_BYTES;
 }

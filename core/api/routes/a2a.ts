@@ -15,8 +15,10 @@ const KEYS_HEADERS = ["cache-control", `public, max-age=${CARD_MAX_AGE_SECONDS}`
 
 const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
-function findCard({ service, client }: Context<Service>, id: string): Card {
-  const card = service.cards.of(id, service.originFor(client));
+/** Clients of 0.3 say no version: they find its fields beside. */
+function findCard({ service, client, headers }: Context<Service>, id: string): Card {
+  const isDual = !/^\s*1\./.test(headers["a2a-version"] ?? "");
+  const card = service.cardOf(id, isDual, service.originFor(client));
   if (card === undefined) throw unknownAgent(id);
   return card;
 }
@@ -25,7 +27,7 @@ function findCard({ service, client }: Context<Service>, id: string): Card {
 function cardPage(call: Context<Service>, id: string): PageReply {
   const known = call.headers["if-none-match"];
   const { json, tag } = findCard(call, id);
-  const caching = ["cache-control", `private, max-age=${CARD_MAX_AGE_SECONDS}`];
+  const caching = ["cache-control", `private, max-age=${CARD_MAX_AGE_SECONDS}`, "vary", "a2a-version"];
   const headers = ["etag", tag, ...caching];
   const same = known?.split(",").some((each) => each.trim().replace(/^W\//, "") === tag) ?? false;
   return same ? { status: 304, body: "", headers } : { body: json, headers };
@@ -50,7 +52,7 @@ export const A2A_ROUTES = [
   get("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
     group: "discovery",
     output: "AgentCard",
-    readsClient: true,
+    readsHeaders: true,
     handle: ({ params }, call) => new Serialized(findCard(call, params.id!).json),
   }),
   get("/.well-known/agent-card.json", "a2a.firstCard", "The A2A card of the first agent", {

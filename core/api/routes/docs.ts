@@ -9,7 +9,7 @@ export const DOCS_ROUTES = [
     description:
       "What the service serves, with links and a command to try it. With JavaScript it is a console. A browser that is refused gets a page to sign in with, in place of JSON.",
     output: { page: HTML },
-    readsClient: true,
+    readsHeaders: true,
     refusedPage: async ({ service }) => (await service.documentation()).signIn(),
     handle: async (_input, { service, client }) => (await service.documentation()).landing(service.originFor(client)),
   }),

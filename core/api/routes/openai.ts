@@ -6,12 +6,15 @@ import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
 import { jsonReply, openaiErrors } from "../../openai/errors.ts";
 import { agentOf, embed, modelList, modelOf } from "../../openai/models.ts";
+import { estimateInput } from "../../openai/response-request.ts";
 import { del, get, post } from "./row.ts";
 
 const EVENTS = "text/event-stream";
 const byStream = ({ stream }: { readonly stream?: boolean | null }) => (stream === true ? "stream" : true);
 const WHOLE = { output: { raw: [JSON_TYPE] }, errors: openaiErrors };
 const STREAMED = { ...WHOLE, output: { raw: [JSON_TYPE, EVENTS] } };
+/** Of bodies that an agent is asked. */
+const ASKED = { bodyClass: "generation", failures: ["not_found"] } as const;
 
 export const OPENAI_ROUTES = [
   get("/v1/models", "openai.listModels", "List the agents as OpenAI's models", {
@@ -26,9 +29,8 @@ export const OPENAI_ROUTES = [
     ...STREAMED,
     description: "Replies and errors are OpenAI's. With `stream` the reply is server-sent events.",
     body: "ChatCompletionRequest",
-    bodyClass: "generation",
+    ...ASKED,
     idempotent: byStream,
-    failures: ["not_found"],
     handle: ({ body }, call) =>
       answerChat(agentOf(call.service.agents, body.model), body as ChatCompletionRequest, call),
   }),
@@ -37,9 +39,8 @@ export const OPENAI_ROUTES = [
     description:
       "Replies and errors are OpenAI's. With `stream` the reply is server-sent events. Calls of the agent's own tools are items of the type `penstock:tool_call`.",
     body: "CreateResponseRequest",
-    bodyClass: "generation",
+    ...ASKED,
     idempotent: byStream,
-    failures: ["not_found"],
     handle: ({ body }, call) => {
       const { agents, responses } = call.service;
       return createResponse(agentOf(agents, body.model), body as CreateResponseRequest, call, responses);
@@ -50,13 +51,19 @@ export const OPENAI_ROUTES = [
     description:
       "The reply has an item of the type `compaction`, which stands for the conversation in the `input` of `/v1/responses`.",
     body: "CompactResponseRequest",
-    bodyClass: "generation",
+    ...ASKED,
     idempotent: true,
-    failures: ["not_found"],
     async handle({ body }, call) {
       const { agents, responses } = call.service;
       return jsonReply(await compactConversation(agentOf(agents, body.model), body, call, responses));
     },
+  }),
+  post("/v1/responses/input_tokens", "openai.countInput", "Estimate the tokens of what a response would be asked", {
+    ...WHOLE,
+    description: "The body is that of `/v1/responses`. What the agent adds of its own is not counted.",
+    body: "CreateResponseRequest",
+    ...ASKED,
+    handle: async ({ body }, call) => jsonReply(await estimateInput(body as CreateResponseRequest, call)),
   }),
   post("/v1/embeddings", "openai.embed", "Embed texts, as OpenAI's Embeddings", {
     ...WHOLE,

@@ -64,6 +64,24 @@ test("local/hash finds common words and parts of words, and says so honestly of 
   assert.ok(meaning < 0.2, `${meaning}`);
 });
 
+for (const [what, texts] of [
+  ["a text of a MiB", ["word ".repeat(1 << 18)]],
+  ["2,000 texts", Array(2_000).fill("word ".repeat(200))],
+] as const)
+  test(`local/hash embeds ${what} in many turns of the event loop`, async () => {
+    let turns = 0;
+    let goesOn = true;
+    const count = () => {
+      turns++;
+      if (goesOn) setImmediate(count);
+    };
+    setImmediate(count);
+    const vectors = await createHashEmbedding().embed(texts);
+    goesOn = false;
+    assert.equal(vectors.length, texts.length);
+    assert.ok(turns > 100, `${turns} turns`);
+  });
+
 test("local/use embeds in a thread: the event loop turns meanwhile", async () => {
   const use = encoder;
   await use.embed(["warm"]);
