@@ -9,7 +9,8 @@ import type { McpServer } from "../../mcp/servers.ts";
 import { perform } from "./perform.ts";
 import { get, post, rpcErrors } from "./row.ts";
 
-const STATELESS = "Always 405: the server keeps no sessions. Who wants to hear of changes sends `subscriptions/listen`.";
+const STATELESS =
+  "Always 405: the server keeps no sessions. Who wants to hear of changes sends `subscriptions/listen`.";
 const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
 
 export const MCP_ROUTES: readonly Route<Service>[] = [
