@@ -1,64 +1,91 @@
-/** The files of the console as browsers get them: plain modules that import one another by name. */
+/** The console as browsers get it: one script, made of modules that import one another by name, and one style sheet. */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
+import type { HeaderList } from "../../http/exchange.ts";
 import type { PageReply } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { onceLoaded } from "./once.ts";
 
 const FOLDER = new URL("./console/", import.meta.url);
-const TYPES: Record<string, string> = {
-  js: "text/javascript; charset=utf-8",
-  css: "text/css; charset=utf-8",
-};
-
-/** The names of the files, of styles in cascading order, and a version that changes whenever a file changes. */
-export interface ConsoleListing {
-  version: string;
-  styles: readonly string[];
-  modules: readonly string[];
-}
 
 interface ConsoleFiles {
-  listing(): Promise<ConsoleListing>;
-  /** Throws `not_found` for an unknown name. */
-  asset(name: string): Promise<PageReply>;
+  /** Changes whenever a file changes. */
+  version(): Promise<string>;
+  /** Compressed where the `accept-encoding` of the request allows it. Throws `not_found` for an unknown name. */
+  asset(name: string, accepted?: string): Promise<PageReply>;
 }
 
-interface Loaded extends ConsoleListing {
-  pages: ReadonlyMap<string, PageReply>;
+interface Loaded {
+  version: string;
+  pages: ReadonlyMap<string, readonly [plain: PageReply, compressed: PageReply]>;
 }
 
 /** The files are read at first use and then kept. */
 export function createConsoleFiles(): ConsoleFiles {
   const files = onceLoaded(load);
   return {
-    listing: files,
-    async asset(name) {
-      const page = (await files()).pages.get(name);
-      if (page === undefined) throw notFound(`the console has no asset called "${name.slice(0, 100)}"`);
-      return page;
+    version: async () => (await files()).version,
+    async asset(name, accepted = "") {
+      const forms = (await files()).pages.get(name);
+      if (forms === undefined) throw notFound(`the console has no asset called "${name.slice(0, 100)}"`);
+      return forms[/\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(accepted) ? 1 : 0];
     },
   };
 }
 
-const contentType = (name: string): string | undefined => TYPES[name.slice(name.lastIndexOf(".") + 1)];
-
 async function load(): Promise<Loaded> {
-  const names = (await readdir(FOLDER)).filter((name) => contentType(name) !== undefined).sort();
-  const texts = await Promise.all(names.map((name) => readFile(new URL(name, FOLDER), "utf8")));
-  const version = digest(texts.join("\0")).slice(0, 12);
-  const pages = names.map((name, index): [string, PageReply] => [name, makePage(name, texts[index]!, version)]);
-  const ending = (end: string) => names.filter((name) => name.endsWith(end));
-  return { version, styles: ending(".css"), modules: ending(".js"), pages: new Map(pages) };
+  const names = (await readdir(FOLDER)).filter((name) => /\.(?:js|css)$/.test(name)).sort();
+  const read = async (name: string) => [name, await readFile(new URL(name, FOLDER), "utf8")] as const;
+  const sources = new Map(await Promise.all(names.map(read)));
+  const styles = names.filter((name) => name.endsWith(".css")).map((name) => sources.get(name));
+  const texts = { "main.js": bundle(sources), "main.css": styles.join("") };
+  const pages = Object.entries(texts).map(async ([name, text]) => [name, await forms(name, text)] as const);
+  return { version: digest(Object.values(texts).join()).slice(0, 12), pages: new Map(await Promise.all(pages)) };
 }
 
-/** The address of a file contains the version, in imports too, so that a copy may be cached forever. */
-function makePage(name: string, text: string, version: string): PageReply {
-  const body = Buffer.from(
-    name.endsWith(".js") ? text.replace(/(\bfrom "\.\/[\w-]+\.js)"/g, `$1?v=${version}"`) : text,
-  );
+const IMPORT = /^import \{([^}]*)\} from "\.\/([\w-]+\.js)";$/gm;
+const EXPORT = /^export (?=(?:async )?(?:class|const|function\*?) (\w+))/gm;
+const COMMENT = /^ *(?:\/\*\*(?:[^*]|\*(?!\/))*\*\/|\/\/.*)\n/gm;
+
+/** One script: each module is a function that returns what it exports, after those that it imports. */
+function bundle(sources: ReadonlyMap<string, string>): string {
+  const made = new Map<string, string>();
+  const variable = (name: string) => `module_${name.replace(/\W/g, "_")}`;
+  const add = (name: string, wrap: (text: string, exported: readonly string[]) => string) => {
+    const exported: string[] = [];
+    const text = sources
+      .get(name)!
+      .replace(COMMENT, "")
+      .replace(IMPORT, (_, names: string, from: string) => {
+        if (!made.has(from))
+          add(from, (inner, all) => `const ${variable(from)} = (() => {\n${inner}return { ${all} };\n})();\n`);
+        return `const {${names.replaceAll(" as ", ": ")}} = ${variable(from)};`;
+      })
+      .replace(EXPORT, (_, each: string) => {
+        exported.push(each);
+        return "";
+      });
+    made.set(name, wrap(text, exported));
+  };
+  // The first module waits for a person to sign in, which a function could not.
+  add("main.js", (text) => text);
+  return [...made.values()].join("");
+}
+
+async function forms(name: string, text: string): Promise<readonly [PageReply, PageReply]> {
+  const vary = ["vary", "accept-encoding"];
+  const compressed = await promisify(gzip)(text, { level: 9 });
+  return [keptPage(name, text, vary), keptPage(name, compressed, [...vary, "content-encoding", "gzip"])];
+}
+
+/** A script or style sheet whose address contains a version, so that a copy may be cached forever. */
+export function keptPage(name: string, content: string | Uint8Array, headers: HeaderList = []): PageReply {
+  const body = Buffer.from(content);
+  const type = `text/${name.endsWith(".js") ? "javascript" : "css"}; charset=utf-8`;
   const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
-  return { body, type: contentType(name), headers: [...cache, "x-content-type-options", "nosniff"] };
+  return { body, type, headers: [...cache, "x-content-type-options", "nosniff", ...headers] };
 }
 
-const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");
+export const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");

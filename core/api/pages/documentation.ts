@@ -12,7 +12,7 @@ import type { PageReply, Route } from "../../http/route.ts";
 import type { SocketRoute } from "../../http/socket.ts";
 import { notFound } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
-import { type ConsoleListing, createConsoleFiles } from "./console-files.ts";
+import { createConsoleFiles, digest, keptPage } from "./console-files.ts";
 import { html, trusted } from "./html.ts";
 import { consoleLinks, type LandingView, renderLanding } from "./landing.ts";
 import { ICON, LANDING_STYLE } from "./landing-style.ts";
@@ -62,12 +62,7 @@ html.dark-mode body { background: #1c2022; }
 .swagger-ui .info { margin: 2rem 0; }
 `;
 
-const ASSETS: Record<string, { type: string; text?: string }> = {
-  "swagger-ui-bundle.js": { type: "text/javascript; charset=utf-8" },
-  "swagger-ui.css": { type: "text/css; charset=utf-8" },
-  "explorer.js": { type: "text/javascript; charset=utf-8", text: START },
-  "explorer.css": { type: "text/css; charset=utf-8", text: STYLE },
-};
+const ASSETS = { "swagger-ui-bundle.js": null, "swagger-ui.css": null, "explorer.js": START, "explorer.css": STYLE };
 
 /** Only scripts from this server run; calls go to this server and to the public address that the document names. */
 function explorerPolicy(publicUrl: string | undefined): string {
@@ -94,35 +89,23 @@ function swaggerFolder(): string {
 function createExplorer(): Explorer {
   const require = createRequire(import.meta.url);
   const folder = swaggerFolder();
-  const pages = new Map<string, Promise<PageReply>>();
+  const pages = new Map(
+    Object.entries(ASSETS).map(([name, text]) => [
+      name,
+      onceLoaded(async () => keptPage(name, text ?? (await readFile(join(folder, name))))),
+    ]),
+  );
   return {
     page(title) {
       const { version } = require(join(folder, "package.json")) as { version: string };
       return renderExplorer(title, `${version}-${digest(START + STYLE).slice(0, 8)}`);
     },
-    asset(name) {
-      const asset = Object.hasOwn(ASSETS, name) ? ASSETS[name]! : undefined;
-      if (asset === undefined)
-        return Promise.reject(notFound(`the explorer has no asset called "${name.slice(0, 100)}"`));
-      let page = pages.get(name);
-      if (page === undefined) {
-        page = loadAsset(asset, () => readFile(join(folder, name)));
-        // After a failed read, the next request tries again.
-        page.catch(() => pages.delete(name));
-        pages.set(name, page);
-      }
-      return page;
+    async asset(name) {
+      const page = pages.get(name);
+      if (page === undefined) throw notFound(`the explorer has no asset called "${name.slice(0, 100)}"`);
+      return page();
     },
   };
-}
-
-const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");
-
-async function loadAsset(asset: { type: string; text?: string }, read: () => Promise<Uint8Array>): Promise<PageReply> {
-  const body = asset.text === undefined ? await read() : Buffer.from(asset.text);
-  // The address of an asset contains the version, so a copy may be cached forever.
-  const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
-  return { body, type: asset.type, headers: [...cache, "x-content-type-options", "nosniff"] };
 }
 
 function renderExplorer(title: string, version: string): string {
@@ -155,8 +138,8 @@ export interface Documentation {
   explorer(): PageReply;
   /** Throws `not_found`. */
   asset(name: string): Promise<PageReply>;
-  /** Throws `not_found`. */
-  consoleAsset(name: string): Promise<PageReply>;
+  /** @param accepted the request's `accept-encoding`. Throws `not_found`. */
+  consoleAsset(name: string, accepted?: string): Promise<PageReply>;
 }
 
 export interface DocumentationSource<S> {
@@ -190,16 +173,16 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
     },
   };
   const landing = async (origin: string | null) =>
-    webPage(renderLanding(landingView(source, origin), await files.listing()), landingPolicy());
+    webPage(renderLanding(landingView(source, origin), await files.version()), landingPolicy());
   const ownLanding = onceLoaded(() => landing(null));
   return {
     // The page for another address is not cached, because the requester may choose that address.
     landing: (origin = null) => (origin === null ? ownLanding() : landing(origin)),
-    signIn: onceLoaded(async () => webPage(renderSignIn(await files.listing()), landingPolicy())),
+    signIn: onceLoaded(async () => webPage(renderSignIn(await files.version()), landingPolicy())),
     openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(routes, info))) })),
     explorer: once(() => webPage(explorer.page(manifest.name), explorerPolicy(publicUrl))),
     asset: (name) => explorer.asset(name),
-    consoleAsset: (name) => files.asset(name),
+    consoleAsset: (name, accepted) => files.asset(name, accepted),
   };
 }
 
@@ -251,7 +234,7 @@ function webPage(text: string, policy: string): PageReply {
 
 // `GET /` for a browser without credentials: a page that asks for them, and reveals nothing about the service.
 
-function renderSignIn(files: ConsoleListing): string {
+function renderSignIn(consoleVersion: string): string {
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -260,7 +243,7 @@ function renderSignIn(files: ConsoleListing): string {
 <title>Sign in</title>
 <link rel="icon" href="${trusted(ICON)}">
 <style>${trusted(LANDING_STYLE)}</style>
-${consoleLinks(files)}
+${consoleLinks(consoleVersion)}
 </head>
 <body>
 <div id="sign-in"><noscript><p>This page asks for credentials with JavaScript. Without it, open /?key=... with the console's key.</p></noscript></div>

@@ -1,7 +1,6 @@
 /** `GET /`: what this service serves, and a command that tries it out. Links are relative, so that they work behind any base path. */
 import type { AgentSummary } from "../../../generated/types.ts";
 import { counted } from "../../lib/counted.ts";
-import type { ConsoleListing } from "./console-files.ts";
 import { type Html, html, trusted } from "./html.ts";
 import { ICON, LANDING_FIGURE, LANDING_STYLE } from "./landing-style.ts";
 
@@ -26,13 +25,12 @@ const LINKS = [
   ["healthz", "Health"],
 ] as const;
 
-/** Styles and scripts of the console, for the head of a page. */
-export function consoleLinks({ version, styles, modules }: ConsoleListing): Html {
-  const file = (name: string) => `./console/${name}?v=${version}`;
-  return html`${styles.map((name) => html`<link rel="stylesheet" href="${file(name)}">\n`)}${modules.map((name) => html`<link rel="modulepreload" href="${file(name)}">\n`)}<script type="module" src="${file("main.js")}"></script>`;
-}
+/** Style and script of the console, for the head of a page. */
+export const consoleLinks = (version: string): Html =>
+  html`<link rel="stylesheet" href="./console/main.css?v=${version}">
+<script type="module" src="./console/main.js?v=${version}"></script>`;
 
-export function renderLanding(view: LandingView, files: ConsoleListing): string {
+export function renderLanding(view: LandingView, consoleVersion: string): string {
   const links = LINKS.map(([href, label], index) =>
     index === 0 ? html`<a class="main" href="./${href}">${label}</a>` : html`<a href="./${href}">${label}</a>`,
   );
@@ -44,7 +42,7 @@ export function renderLanding(view: LandingView, files: ConsoleListing): string 
 <title>${view.name}</title>
 <link rel="icon" href="${trusted(ICON)}">
 <style>${trusted(LANDING_STYLE)}</style>
-${consoleLinks(files)}
+${consoleLinks(consoleVersion)}
 </head>
 <body>
 <div id="landing">

@@ -33,8 +33,10 @@ export const DOCS_ROUTES = [
   }),
   get("/console/:asset", "docs.consoleAsset", "Asset of the console", {
     group: "docs",
-    description: "Scripts and styles of the console at `/`, which say nothing of this service.",
+    description: "Script and styles of the console at `/`, which say nothing of this service.",
+    readsHeaders: ["accept-encoding"],
     output: { page: "application/octet-stream" },
-    handle: async (input, { service }) => (await service.documentation()).consoleAsset(input.params.asset ?? ""),
+    handle: async ({ params }, { service, headers }) =>
+      (await service.documentation()).consoleAsset(params.asset ?? "", headers["accept-encoding"]),
   }),
 ];
