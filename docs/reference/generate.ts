@@ -11,9 +11,22 @@ const REFERENCE = /^#\/(?:\$defs|components\/schemas)\/(\w+)$/;
 
 const isMap = (value: unknown): value is Schema => typeof value === "object" && value !== null && !Array.isArray(value);
 const cell = (text: string) => text.replace(/\s+/g, " ").replaceAll("|", "\\|").trim();
-const row = (cells: readonly string[]) => `| ${cells.map(cell).join(" | ")} |`;
-const table = (heads: readonly string[], rows: readonly string[][]) =>
-  [heads, heads.map(() => "---"), ...rows].map(row).join("\n");
+/** With columns of one width, as the formatter wants it. */
+function table(heads: readonly string[], rows: readonly string[][]): string {
+  const cells = [heads, ...rows].map((row) => row.map(cell));
+  const widths = heads.map((_, column) => Math.max(3, ...cells.map((row) => row[column]!.length)));
+  const line = (row: readonly string[], fill: string) =>
+    `| ${row.map((text, column) => text.padEnd(widths[column]!, fill)).join(" | ")} |`;
+  const [head = [], ...others] = cells;
+  return [
+    line(head, " "),
+    line(
+      heads.map(() => ""),
+      "-",
+    ),
+    ...others.map((row) => line(row, " ")),
+  ].join("\n");
+}
 const code = (text: string) => `\`${text}\``;
 /** As links name a heading. */
 const anchor = (title: string) =>
@@ -99,7 +112,7 @@ function sectionsOf(all: Schema, begin: Record<string, Schema>, entry: (path: st
     if (isMap(own.additionalProperties)) return place(own.additionalProperties, `${path}.${entry(path)}`);
     // `else` goes first: a list of steps holds lists of steps.
     for (const inner of [own.items, own.else, own.then, ...((own.anyOf ?? own.oneOf ?? []) as unknown[])]) {
-      const found = isMap(inner) ? place(inner, inner === own.items ? `${path}[]` : path) : null;
+      const found = isMap(inner) ? place(inner, inner === own.items ? `${path}.N` : path) : null;
       if (found !== null) return found;
     }
     return null;
@@ -141,7 +154,7 @@ export function manifestReference(document: { $defs: Schema }): string {
 ${HEAD}
 
 Every key of \`service.yaml\`, from the schema that \`check\` uses. [The manifest](../manifest.md) has the rules for values. \`ID\` and \`NAME\`
-are yours to choose, and \`[]\` is each entry of a list. Any map may have keys of your own that begin with \`x-\`. Every value may come from
+are yours to choose, and \`N\` is each entry of a list. Any map may have keys of your own that begin with \`x-\`. Every value may come from
 the environment: \`\${NAME}\`, \`\${NAME:-default}\` or \`\${file:PATH}\`.
 
 ${[...sections.values()].join("\n\n")}

@@ -60,7 +60,12 @@ export async function follow(
   const readers: Record<string, (text: string) => Promise<void> | void> = {
     async bash(text) {
       command = text;
-      for (const part of text.trimEnd().split(/\n(?=npm start|cd )/)) {
+      // SQLite stores are for one process.
+      if (/penstock-gateway (executions|vacuum|restore)/.test(text)) {
+        await service?.interrupt("SIGTERM");
+        isStale = true;
+      }
+      for (const part of text.trimEnd().split(/\n(?=npm start|cd )|(?<=^npm start[^\n]*)\n/m)) {
         const [, args] = /^npm start(?: -- (.*))?$/.exec(part) ?? [];
         const [, into, rest = ""] = /^cd (\S+) && (.*)$/.exec(part) ?? [];
         if (into !== undefined) cwd = join(cwd, into);
