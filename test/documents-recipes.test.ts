@@ -9,6 +9,7 @@ import { type TestContext, test } from "node:test";
 import { parse, stringify } from "yaml";
 import { PENSTOCK, penstock, ROOT, serve } from "./support/command-line.ts";
 import { DOCUMENTS, merge } from "./support/documents.ts";
+import { startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { follow } from "./support/reader.ts";
 
 /** What the runbook finds: an execution that has ended, and two that wait. */
@@ -42,8 +43,10 @@ test("docs/recipes.md: every recipe, one after the other in a project of init: c
   await new Promise<void>((resolve) => shop.listen(0, "127.0.0.1", resolve));
   t.after(() => shop.close());
   const url = `http://127.0.0.1:${(shop.address() as AddressInfo).port}`;
-  const folder = await project(t);
-  await follow(t, DOCUMENTS.get("docs/recipes.md")!, { folder, env: { SHOP_URL: url, MAIN_URL: url } });
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  const env = { SHOP_URL: url, MAIN_URL: url, SPARE_URL: upstream.baseURL };
+  await follow(t, DOCUMENTS.get("docs/recipes.md")!, { folder: await project(t), env });
 });
 
 test("docs/runbook.md: every command, in the order of the page, beside a service that it finds ready", async (t) => {

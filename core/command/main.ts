@@ -1,5 +1,6 @@
 /** The command line: `penstock [serve]`, or another command of the table below. */
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, parseEnv } from "node:util";
 import { messageOf } from "../lib/errors.ts";
@@ -52,7 +53,19 @@ Options
   --user U         with executions end and retry: whose execution, where users have ids of their own
   --help           show this text (short: -h)
   --version        show the version (short: -v)
-`;
+
+Chapters of the manual, which a running service shows at /docs
+  tutorial.md              from an empty folder to a service that others can use
+  reference/manifest.md    every key of service.yaml
+  reference/endpoints.md   every endpoint
+  troubleshooting.md       messages, why they come, and what to do
+  runbook.md               what to watch, and what to do when it breaks
+  evals.md, cassettes.md   eval, --record and --replay
+  backup.md, storage.md    backup, restore, export, import, migrate and vacuum
+  workflows.md             executions
+  client.md                client
+  getting-started.md       init and build
+They are in `;
 
 interface Command {
   /** The required words after the command, each with an example. */
@@ -97,7 +110,8 @@ const COMMANDS: Record<string, Command> = {
 };
 
 async function help(): Promise<number> {
-  process.stdout.write(HELP);
+  const { PROJECT } = await import("../lib/version.ts");
+  process.stdout.write(`${HELP}${join(PROJECT, "docs")}\n`);
   return 0;
 }
 
@@ -139,7 +153,7 @@ const COMMANDS_OF_OPTION = {
 export async function main(argv: string[]): Promise<void> {
   try {
     const { values, positionals } = parse(argv);
-    if (values.help) return void process.stdout.write(HELP);
+    if (values.help) return void (await help());
     if (values.version) return void process.stdout.write(`${(await import("../lib/version.ts")).VERSION}\n`);
     const [name, ...rest] = nameFirst(positionals);
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;

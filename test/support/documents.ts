@@ -20,7 +20,7 @@ export const EVERYTHING = [...DOCUMENTS.values()].join("\n");
 export const FLAGSHIP = readFileSync(join(ROOT, "service.yaml"), "utf8");
 
 /** Chapters whose blocks are read in order, all of them, by a test of theirs (`reader.ts`). */
-const FOLLOWED = ["docs/tutorial.md", "docs/recipes.md", "docs/runbook.md", "docs/coming-from.md"];
+export const FOLLOWED = ["docs/tutorial.md", "docs/recipes.md", "docs/runbook.md", "docs/coming-from.md"];
 
 /** The one code block of a language that holds a text, in the other chapters. */
 export function block(language: string, holds: string): string {
