@@ -66,7 +66,9 @@ export function judgeRuns(
     for (const [index, later] of mine.entries()) {
       const before = mine[index - 1];
       if (before !== undefined && before.pid !== later.pid && !mayMove(execution) && lives(before, later.begin, deeds))
-        problems.push(`${execution}: ${later.pid} has taken it from ${before.pid}, which was alive`);
+        problems.push(
+          `${execution}: ${later.pid} has taken it from ${before.pid}, which was alive${troublesOf(before.pid, later.begin, deeds)}`,
+        );
       for (const earlier of mine.slice(0, index)) {
         // Branches of one execution run beside each other.
         if (earlier.pid === later.pid && earlier.key !== later.key) continue;
@@ -80,6 +82,21 @@ export function judgeRuns(
     }
   }
   return problems;
+}
+
+/** Milliseconds; as long as a process that is taken for gone has not been heard of, twice over. */
+const BEFORE_MS = 20_000;
+
+/** What had happened to a process, and to the database, until a moment: in milliseconds before it. */
+function troublesOf(pid: number, moment: number, { freezes, outages }: Deeds): string {
+  const spans = [
+    ...freezes.filter((span) => span.pid === pid).map((span) => ({ ...span, what: "it stood still" })),
+    ...outages.map((span) => ({ ...span, what: "the database was away" })),
+  ];
+  return spans
+    .filter(({ from, to }) => to > moment - BEFORE_MS && from < moment)
+    .map(({ what, from, to }) => `; ${what} from ${moment - from} to ${moment - to} ms before`)
+    .join("");
 }
 
 const wasFrozen = (pid: number, time: number, { freezes }: Deeds): boolean =>
