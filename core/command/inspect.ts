@@ -42,8 +42,8 @@ export function check(invocation: Invocation): Promise<number> {
     if (invocation.json === true) process.stdout.write(`${JSON.stringify({ valid, issues }, null, 2)}\n`);
     else {
       printIssues(issues);
-      const keys = new Set(issues.flatMap(({ path }) => /^\w+/.exec(path) ?? []));
-      if (!valid && keys.size > 0) process.stderr.write(`see docs/reference/manifest.md: ${[...keys].join(", ")}\n`);
+      const maps = issues.flatMap(({ path, message }) => /^\w+(?=\..*unknown key)/.exec(`${path} ${message}`) ?? []);
+      if (maps.length > 0) process.stderr.write(`see docs/reference/manifest.md: ${[...new Set(maps)].join(", ")}\n`);
       if (valid) process.stdout.write(`${invocation.config} is valid\n`);
     }
     return valid ? 0 : 1;
