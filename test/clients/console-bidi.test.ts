@@ -81,7 +81,7 @@ describe("text that turns in the console at GET /", { skip: browserMissing() }, 
     await (await service.post("/agents/clerk/chat", { input: "pay", options })).text();
     const opened = await openConsole(browser, service.url);
     const { page } = opened;
-    await navigation(page).getByRole("link", { name: "Approvals" }).click();
+    await navigation(page).getByRole("link", { name: "Inbox" }).click();
     await assertReadAsWritten(page, `c${SHOWN}`);
     await assertReadAsWritten(page, `user ada${SHOWN}`);
     await page.getByText("In this context").waitFor();
@@ -94,13 +94,13 @@ describe("text that turns in the console at GET /", { skip: browserMissing() }, 
     const service = await serveApprovals(t, MANIFEST);
     const memory = { userId: "אבג", conversationId: "שלום" };
     await (await service.post("/agents/clerk/chat", { input: "pay", options: { memory } })).text();
-    const opened = await openConsole(browser, service.url);
+    const opened = await openConsole(browser, service.url, { viewport: { width: 1000, height: 800 } });
     const { page } = opened;
-    await navigation(page).getByRole("link", { name: "Approvals" }).click();
+    await navigation(page).getByRole("link", { name: "Inbox" }).click();
     await page.getByText("שלום").first().waitFor();
     const isolated = await page.locator("bdi").allTextContents();
     assert.ok(isolated.some((text) => text.includes("שלום")) && isolated.some((text) => text.includes("אבג")));
-    const box = async (text: string) => (await page.getByText(text).first().boundingBox())!;
+    const box = async (text: string) => (await page.getByRole("article").getByText(text).first().boundingBox())!;
     assert.ok((await box("שלום")).x < (await box("אבג")).x, "the conversation stands before the user");
     await opened.context.close();
   });

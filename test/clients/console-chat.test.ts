@@ -1,5 +1,6 @@
 /** The console at `GET /`: chats with an agent that remembers, tools that are run by hand, and what is in memory. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, describe, type TestContext, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { PAY_PLUGIN } from "../support/approvals.ts";
@@ -40,6 +41,11 @@ const MANIFEST = manifestWith(
         replies: [
           { when: "prices", text: MARKDOWN },
           { when: "hello", text: "Good day." },
+          {
+            when: "pay (\\d+)",
+            call: { tool: "pay", input: { amount: "{{ int(match[1]) }}" } },
+            then: "Paid {{ string(result.paid) }}.",
+          },
         ],
         models: { "echo*": { prices: { input: 1000, output: 1000, asOf: "2026-11-22" } } },
       },
@@ -52,7 +58,7 @@ const MANIFEST = manifestWith(
         description: "Helps",
         instructions: "Help in {{ has(context.language) ? context.language : 'English' }}.",
         model: "demo/echo",
-        tools: ["sum"],
+        tools: ["sum", "pay"],
       },
     },
   },
@@ -120,6 +126,12 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
       `${"[".repeat(3000)}${"*".repeat(3000)}${"`".repeat(3000)}`,
       "- a\n      - b\n  - c\n 7. d\n\ttext",
     ];
+    // The console is served as one script. Its modules are what is looked at here.
+    await page.route(/\/console\/(?!main)[\w-]+\.js$/, async (route) => {
+      const name = new URL(route.request().url()).pathname.split("/").at(-1)!;
+      const body = readFileSync(new URL(`../../core/api/pages/console/${name}`, import.meta.url), "utf8");
+      await route.fulfill({ contentType: "text/javascript", body });
+    });
     const seen = await page.evaluate<{ tags: string[]; links: string[]; handlers: number }>(`(async () => {
       const { markdownBlocks } = await import("./console/markdown.js");
       const all = ${JSON.stringify(texts)}.flatMap(markdownBlocks).flatMap((block) => [block, ...block.querySelectorAll("*")]);
@@ -140,7 +152,7 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
   test("agents: a new chat begins a conversation of its user, which is found by its words and goes on", async () => {
     await page.goto(`${service.url}/#/agents/assistant`);
     await page.reload();
-    await page.getByText("User, conversation and context").click();
+    await page.getByText("User, conversation, context and temperature").click();
     await page.getByLabel("User", { exact: true }).fill("ada");
     await page.getByLabel("Context").fill('{"language": "Portuguese"}');
     await say("hello, where is my parcel?");
@@ -164,6 +176,49 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
     const stored = await (await service.get(`/api/memory/conversations/${found.id}/messages?userId=ada`)).json();
     assert.equal((stored as { data: { messages: unknown[] } }).data.messages.length, 4, "one conversation");
     await assertSound(opened);
+  });
+
+  test("agents: an answer that waits for a person goes on in the open page, in another one and after a reload, whoever says yes", async () => {
+    await page.goto(`${service.url}/#/agents/assistant`);
+    await page.reload();
+    await page.getByText("User, conversation, context and temperature").click();
+    await page.getByLabel("User", { exact: true }).fill("kim");
+    await page.getByLabel("Temperature").fill("0.5");
+    await say("pay 31");
+    await answer().getByRole("button", { name: "Approve" }).waitFor();
+    await page.waitForURL(/#\/agents\/assistant\?conversation=console-\w+&userId=kim$/);
+    const other = await openConsole(browser, page.url());
+    const there = other.page.getByRole("log", { name: "Conversation" }).locator(".answer").last();
+    await there.getByRole("button", { name: "Approve" }).waitFor();
+    await page.reload();
+    await answer().getByRole("button", { name: "Approve" }).waitFor();
+    await there.getByRole("button", { name: "Approve" }).click();
+    for (const shown of [answer(), there]) {
+      await shown.getByText("Paid 31.").waitFor();
+      await shown.getByText("Tool pay done").waitFor();
+      assert.equal(await shown.getByRole("button", { name: "Approve" }).count(), 0);
+    }
+    const { data: runs } = (await (await service.get("/agents/assistant/runs?limit=1")).json()) as {
+      data: { runId: string }[];
+    };
+    const run = await openConsole(browser, `${service.url}/#/runs/assistant/${runs[0]!.runId}`);
+    await run.page.getByRole("region", { name: "Input" }).getByText("pay 31").waitFor();
+    await run.page.getByRole("region", { name: "Answer" }).getByText("Paid 31.").waitFor();
+    await run.page.getByRole("link", { name: "of this run" }).click();
+    await run.page.getByRole("button", { name: "invoke_agent Assistant" }).waitFor();
+    await run.context.close();
+    await other.page.getByRole("textbox", { name: "Your message" }).fill("hello from the other page");
+    await other.page.keyboard.press("Enter");
+    await page.getByRole("log").getByText("hello from the other page").waitFor();
+    await answer().getByText("Good day.").waitFor();
+    const conversation = page.url();
+    await page.getByRole("button", { name: "New chat" }).click();
+    assert.equal(await page.getByRole("log").isVisible(), false);
+    await page.goBack();
+    await page.waitForURL(conversation);
+    await page.getByRole("log").getByText("Paid 31.").waitFor();
+    await assertSound(opened);
+    await other.context.close();
   });
 
   test("agents: what is said before the page knows the agent, or has the conversation, is answered there and not lost", async () => {

@@ -115,6 +115,17 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     );
   });
 
+  test("service: models are listed with their state, their calls and failures, from the numbers of GET /metrics", async () => {
+    await service.post("/agents/assistant/text", { input: "broken" });
+    await page.goto(`${service.url}/#/service/models`);
+    const model = row("Models", "demo/echo");
+    await model.getByText("ready").waitFor();
+    const [, calls, failed] = await model.getByRole("cell").allTextContents();
+    assert.ok(Number(calls) >= 1 && Number(failed) >= 1, `${calls} calls, ${failed} failed`);
+    await row("Store", /^Commits/).waitFor();
+    await assertSound(opened);
+  });
+
   test("runs: kept runs are listed as they stand, one goes on after the yes of a person, and one is cancelled", async () => {
     await begin("assistant", "pay", "paying");
     await begin("slow", "Wait", "lasting");
@@ -143,7 +154,7 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await waits.getByText("250").waitFor();
     await page.getByText("waits for a person", { exact: true }).waitFor();
     await waits.getByRole("link", { name: "Approve pay" }).click();
-    const open = page.getByRole("region", { name: "Open" }).getByRole("article");
+    const open = page.locator("#inbox-detail").getByRole("article");
     await open.getByRole("button", { name: "Approve" }).click();
     await page.getByRole("region", { name: "Decided lately" }).getByRole("link", { name: "its run" }).click();
     await page.getByRole("region", { name: "Answer" }).locator("strong").getByText("Paid.").waitFor();
@@ -165,7 +176,20 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await page.getByRole("link", { name: "export-1" }).click();
     await page.getByRole("heading", { name: "Execution of Export" }).waitFor();
     assert.equal(await navigation(page).locator("[aria-current]").textContent(), "Executions");
-    await assertSound(opened);
+    const error = page.getByRole("region", { name: "Error" });
+    await error.getByText("Failed at step Send it").waitFor();
+    await error.getByText("warn the execution failed at step send").waitFor();
+    await page.getByRole("button", { name: "Retry" }).click();
+    await page.getByText("export-1, from send").waitFor();
+    await page.goto(`${service.url}/#/executions?status=error`);
+    await row("Executions", "export-1").getByText("missing").waitFor();
+    const asked = page.waitForRequest(/executions\?.*from=/);
+    await page.getByRole("combobox", { name: "Began in" }).selectOption("hour");
+    await asked;
+    await page.waitForURL(/since=hour/);
+    await row("Executions", "export-1").waitFor();
+    await assertSound({ ...opened, complaints: opened.complaints.filter((text) => !text.includes("status of 500")) });
+    opened.complaints.length = 0;
   });
 
   test("executions: what a step has taken so far is seen to grow while it runs", async () => {
@@ -188,6 +212,7 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
         ["service/limits", "server.limits.body"],
         ["service/manifest", "default of the schema"],
         ["service/routes", "/agents/:id/text"],
+        ["service/models", "demo/echo"],
         ["runs", "lasting"],
         ["runs/slow/lasting", "running"],
         ["runs/assistant/paying", "Paid."],

@@ -21,7 +21,7 @@ const NOTE_CHANGES = `
 /** Each view, and something that it shows once it is there. */
 const VIEWS = [
   ["", "The last hour"],
-  ["approvals", "Nothing waits for a person."],
+  ["inbox", "the oldest for"],
   ["agents", "Waits"],
   ["agents/assistant", "Helps people"],
   ["workflows", "with approval"],
@@ -261,7 +261,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     const table = page.getByRole("table", { name: "Traces" });
     await table
       .getByRole("row")
-      .filter({ hasText: /invoke_agent.*add these.*4 spans/ })
+      .filter({ hasText: /^Helper.*add these.*4 spans/ })
       .getByRole("link")
       .click();
     await page.getByRole("heading", { name: "Waterfall" }).waitFor();

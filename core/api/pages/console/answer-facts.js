@@ -12,7 +12,7 @@ export function newTrace() {
   return { id, header: `00-${id}-${digits(8)}-01` };
 }
 
-/** @param {{ usage: Usage | undefined, took: number, models: ReadonlySet<string>, traceId: string }} facts */
+/** @param {{ usage: Usage | undefined, took?: number, models: ReadonlySet<string>, traceId: string }} facts */
 export function answerFacts({ usage, took, models, traceId }) {
   return element(
     "p",
@@ -23,9 +23,9 @@ export function answerFacts({ usage, took, models, traceId }) {
         { title: `${usage.promptTokens} read, ${usage.completionTokens} written` },
         counted(usage.totalTokens, "token"),
       ),
-    element("span", {}, durationText(took)),
+    took !== undefined && element("span", {}, durationText(took)),
     models.size > 0 && element("code", {}, [...models].join(", ")),
     usage?.cost !== undefined && element("span", {}, `$${usage.cost.toPrecision(2)}`),
-    element("a", { href: `#/traces/${traceId}` }, "Trace"),
+    traceId !== "" && element("a", { href: `#/traces/${traceId}` }, "Trace"),
   );
 }

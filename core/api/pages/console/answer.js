@@ -4,7 +4,7 @@ import { MarkdownFlow } from "./markdown-flow.js";
 import { jsonBlock, problem } from "./parts.js";
 
 /** @import { RawStreamPart, Usage } from "../../../../generated/types.ts" */
-/** @typedef {{ fold: HTMLElement, state: HTMLElement, body: HTMLElement }} ToolCall */
+/** @typedef {{ fold: HTMLElement, state: HTMLElement, body: HTMLElement, question?: HTMLElement }} ToolCall */
 
 export class Answer {
   /** The element on the page. */
@@ -13,6 +13,8 @@ export class Answer {
   text = "";
   /** Of the whole run, once it is known. @type {Usage | undefined} */
   usage;
+  /** Whether a tool waits for a person. */
+  waits = false;
   /** That answered, of the agent itself. @type {Set<string>} */
   models = new Set();
   /** Blocks that still grow, by agent and id: the ids of each sub-agent begin again with the first. @type {Map<string, { append(delta: string): void, end(): void }>} */
@@ -21,6 +23,13 @@ export class Answer {
   #calls = new Map();
   /** What was there when the present step of the agent itself began. */
   #before = { elements: 0, text: "" };
+
+  #ask;
+
+  /** @param {(approvalId: string) => HTMLElement} ask makes the question of a tool that waits */
+  constructor(ask) {
+    this.#ask = ask;
+  }
 
   /** @param {RawStreamPart} part */
   take(part) {
@@ -53,7 +62,7 @@ export class Answer {
         if (from === "") this.usage = part.totalUsage;
         return;
       case "tool-approval-request":
-        return this.#asks(part.toolCallId);
+        return this.#asks(part.toolCallId, part.approvalId);
       case "tool-call":
         return this.#call(part.toolCallId, part.toolName, part.input, from);
       case "tool-result":
@@ -82,12 +91,16 @@ export class Answer {
     this.body.append(element("p", { class: "quiet" }, text));
   }
 
-  /** @param {string} id of the call */
-  #asks(id) {
+  /** @param {string} id of the call @param {string} approvalId */
+  #asks(id, approvalId) {
+    this.waits = true;
+    const question = this.#ask(approvalId);
     const call = this.#calls.get(id);
-    if (call !== undefined) replace(call.state, "waits for a person");
-    const link = element("a", { href: "#/approvals" }, "Approvals");
-    this.body.append(element("p", { class: "lead" }, "A tool waits for a person: see ", link, "."));
+    if (call !== undefined) {
+      replace(call.state, "waits for a person");
+      call.question = question;
+    }
+    this.body.append(question);
   }
 
   /** @param {string} from */
@@ -131,6 +144,9 @@ export class Answer {
   #returned(id, state, result) {
     const call = this.#calls.get(id);
     if (call === undefined) return;
+    // Somebody has answered, here or elsewhere.
+    call.question?.remove();
+    this.waits = false;
     replace(call.state, state);
     replace(call.body, element("h4", {}, "Result"), result);
     if (state === "failed") call.fold.setAttribute("open", "");

@@ -63,6 +63,11 @@ export class Api {
     return (await this.#send("GET", path, options)).json();
   }
 
+  /** What is not JSON. @param {string} path @param {Options} [options] */
+  async text(path, options) {
+    return (await this.#send("GET", path, options)).text();
+  }
+
   /**
    * @template T
    * @param {string} path
@@ -95,7 +100,7 @@ export class Api {
    * @throws {Refusal}
    */
   async serviceName() {
-    const page = await (await this.#send("GET", "./", { headers: { accept: "application/json" } })).text();
+    const page = await this.text("./", { headers: { accept: "application/json" } });
     const [, title = ""] = /<title>([^<]*)<\/title>/.exec(page) ?? [];
     return title.replace(/&(?:lt|gt|quot|#39|amp);/g, (entity) => ENTITIES[entity] ?? entity);
   }

@@ -126,8 +126,12 @@ function answerForm({ api, signal, announce }, { approvalId, toolName, input }, 
   const edit = element("details", { class: "fold" }, element("summary", {}, "Change the input"), fields.body);
   const reason = element("input", { id: `reason-${approvalId}`, autocomplete: "off" });
   const failure = element("div");
-  const approve = element("button", { type: "submit" }, "Approve");
-  const refuse = element("button", { type: "button", class: "plain", onclick: () => void answer(false) }, "Refuse");
+  const approve = element("button", { type: "submit", "data-answer": "true" }, "Approve");
+  const refuse = element(
+    "button",
+    { type: "button", class: "plain", "data-answer": "false", onclick: () => void answer(false) },
+    "Refuse",
+  );
 
   /** @param {boolean} approved */
   async function answer(approved) {

@@ -4,12 +4,19 @@ import { answerFacts, newTrace } from "./answer-facts.js";
 import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { counted } from "./formats.js";
+import { keepAsking } from "./live.js";
 import { messageView, turnView } from "./message-view.js";
 import { field, problem } from "./parts.js";
+import { linkTo } from "./router.js";
+import { runParts } from "./run-facts.js";
+import { question } from "./suspension.js";
 import { jsonField } from "./value-form.js";
 
-/** @import { MessageList, RawStreamPart } from "../../../../generated/types.ts" */
+/** @import { AgentRun, MessageList, RawStreamPart } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
+/** Between two looks at what others have said, in milliseconds. */
+const PAUSE = 4000;
+
 /** @typedef {{ role: "user" | "assistant", parts: { type: "text", text: string }[] }} Message */
 
 /**
@@ -20,16 +27,26 @@ import { jsonField } from "./value-form.js";
  * @param {{ keeps: Promise<boolean>, stored: { id: string, userId: string } | null, answered: () => void }} options whether the agent
  *   has a memory, and the conversation to go on with
  */
-export function buildChat({ api, signal, announce }, agentId, { keeps, stored, answered }) {
+export function buildChat(place, agentId, { keeps, stored, answered }) {
+  const { api, signal, announce } = place;
+  const address = `agents/${segment(agentId)}`;
   /** All messages so far. They are sent with every request, because an agent without a memory keeps none. @type {Message[]} */
   const said = [];
   /** @type {AbortController | null} */
   let running = null;
+  /** Ends when something else is said, or another conversation begins. */
+  let following = new AbortController();
+  let follows = false;
+  /** Whether there is anything to read of the conversation. */
+  let isStored = false;
+  /** Ids of the messages that are on the page. @type {Set<string>} */
+  const shown = new Set();
   const log = element("div", { class: "log", role: "log", "aria-label": "Conversation", tabindex: 0, hidden: true });
   const text = element("textarea", { id: "chat-text", rows: 2, required: true, onkeydown: sendOnEnter });
   const conversation = element("input", { id: "chat-conversation", autocomplete: "off", spellcheck: "false" });
   const user = element("input", { id: "chat-user", autocomplete: "off", spellcheck: "false" });
   const context = jsonField("chat-context", "Context (JSON)", undefined, "What templates and tools see as context.");
+  const temperature = element("input", { id: "chat-temperature", type: "number", min: "0", step: "any" });
   const send = element("button", { type: "submit" }, "Send");
   const stop = element(
     "button",
@@ -45,10 +62,11 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
     element(
       "details",
       { class: "fold" },
-      element("summary", {}, "User, conversation and context"),
+      element("summary", {}, "User, conversation, context and temperature"),
       field("User", user, "Whose conversation it is. With a token, it is the token's."),
       field("Conversation id", conversation, "Has an agent with memory keep and recall it. Empty: nothing is kept."),
       context.body,
+      field("Temperature", temperature, "Of what is said next. Empty: the agent's own."),
     ),
   );
   /** What is said waits for it. @type {Promise<void>} */
@@ -68,7 +86,7 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
     event.preventDefault();
     const words = text.value.trim();
     if (running !== null || words === "") return;
-    void ask(words);
+    void tell(words);
   }
 
   /** With a memory, the next words begin a conversation. */
@@ -83,11 +101,16 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
   /** Forgets what was said here. */
   function begin() {
     running?.abort();
+    following.abort();
+    shown.clear();
+    isStored = false;
     said.length = 0;
     replace(log);
     log.hidden = true;
     conversation.value = "";
     nameConversation();
+    // Back leads to the conversation before.
+    if (location.hash !== linkTo(address)) history.pushState(null, "", linkTo(address));
     if (document.activeElement === anew) text.focus();
   }
 
@@ -95,28 +118,94 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
   async function open({ id, userId }) {
     conversation.value = id;
     user.value = userId;
-    const query = new URLSearchParams({ agentId, limit: "200", ...(userId !== "" && { userId }) });
     log.hidden = false;
     try {
-      /** @type {MessageList} */
-      const { messages } = await api.get(`api/memory/conversations/${segment(id)}/messages?${query}`, { signal });
-      replace(log, ...messages.map(messageView));
-      log.scrollTop = log.scrollHeight;
+      await refresh(() => false);
+      isStored = true;
     } catch (error) {
       if (!signal.aborted) replace(log, problem(error));
     }
   }
 
+  /** Shows the conversation as it is stored, when that differs from what is on the page: others may go on with it. @param {() => boolean} [isBusy] */
+  async function refresh(isBusy = () => running !== null || follows || !isStored) {
+    const [id, userId] = [conversation.value.trim(), user.value.trim()];
+    if (id === "" || isBusy()) return;
+    const query = new URLSearchParams({ agentId, limit: "200", ...(userId !== "" && { userId }) });
+    /** @type {MessageList} */
+    const { messages } = await api.get(`api/memory/conversations/${segment(id)}/messages?${query}`, { signal });
+    if (isBusy() || (shown.size > 0 && messages.every((each) => shown.has(each.id)))) return;
+    const run = await openRun(id);
+    if (isBusy()) return;
+    for (const each of messages) shown.add(each.id);
+    // What the run has said so far is read from its beginning.
+    replace(log, ...messages.filter((each) => each.id !== answerOf(run?.runId)).map(messageView));
+    scrollDown();
+    if (run !== undefined) void follow(run.runId, "");
+  }
+
+  /** The kept run of a conversation that has not ended. @param {string} id */
+  async function openRun(id) {
+    try {
+      /** @type {AgentRun[][]} */
+      const found = await Promise.all(
+        ["running", "waiting"].map((status) => api.get(`${address}/runs?status=${status}&limit=100`, { signal })),
+      );
+      return found.flat().find(({ conversationId }) => conversationId === id);
+    } catch {
+      // Whoever may not list runs sees what is stored.
+      return undefined;
+    }
+  }
+
+  /** @param {string} runId */
+  function shows(runId) {
+    shown.add(answerOf(runId)).add(`${answerOf(runId)}_user`);
+  }
+
+  /** @param {string} approvalId */
+  const ask = (approvalId) => question(place, approvalId, scrollDown);
+
+  /** Shows what a kept run says until it ends, whoever answers its questions. @param {string} runId @param {string} traceId empty when it is not known */
+  async function follow(runId, traceId) {
+    const mine = new AbortController();
+    following = mine;
+    follows = true;
+    shows(runId);
+    const answer = new Answer(ask);
+    const turn = turnView("Agent", answer.body, { isMine: false });
+    log.append(turn);
+    try {
+      const ends = AbortSignal.any([signal, mine.signal]);
+      for await (const part of runParts(api, { agentId, runId }, ends)) {
+        answer.take(part);
+        scrollDown();
+      }
+      const { usage, models } = answer;
+      answer.body.append(answerFacts({ usage, models, traceId }));
+      announce("The answer is complete.");
+      answered();
+    } catch (error) {
+      if (!signal.aborted && !mine.signal.aborted) answer.fail(error);
+    } finally {
+      if (following === mine) follows = false;
+      scrollDown();
+    }
+  }
+
   /** @param {string} words */
-  async function ask(words) {
+  async function tell(words) {
     const run = new AbortController();
-    const answer = new Answer();
+    const answer = new Answer(ask);
+    const turn = turnView("Agent", answer.body, { isMine: false });
     const trace = newTrace();
     running = run;
+    following.abort();
+    follows = false;
     let body;
     try {
       await ready;
-      body = bodyFor(words);
+      body = bodyFor(words, trace.id);
     } catch (error) {
       running = null;
       log.hidden = false;
@@ -125,10 +214,14 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
     const started = performance.now();
     text.value = "";
     log.hidden = false;
-    log.append(
-      turnView("User", element("p", { class: "said" }, words), { isMine: true }),
-      turnView("Agent", answer.body, { isMine: false }),
-    );
+    shows(trace.id);
+    if (body.options.memory?.conversationId !== undefined)
+      history.replaceState(
+        null,
+        "",
+        linkTo(address, { conversation: conversation.value.trim(), userId: user.value.trim() }),
+      );
+    log.append(turnView("User", element("p", { class: "said" }, words), { isMine: true }), turn);
     send.disabled = true;
     stop.disabled = false;
     // Announced when it is complete: a screen reader would begin again with every piece.
@@ -149,16 +242,33 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
       answer.body.append(answerFacts({ usage, models, took: performance.now() - started, traceId: trace.id }));
       scrollDown();
     }
+    isStored = true;
     answered();
+    if (answer.waits && (await isKept(trace.id))) {
+      turn.remove();
+      void follow(trace.id, trace.id);
+    }
   }
 
-  /** @param {string} words */
-  function bodyFor(words) {
+  /** Whether a run goes on after an answer to its question: only a store that lasts keeps it. @param {string} runId */
+  async function isKept(runId) {
+    try {
+      await api.get(`${address}/runs/${segment(runId)}`, { signal });
+      return running === null;
+    } catch {
+      return false;
+    }
+  }
+
+  /** @param {string} words @param {string} runId */
+  function bodyFor(words, runId) {
     const conversationId = conversation.value.trim();
     const userId = user.value.trim();
     const given = context.read();
     const memory = { ...(userId !== "" && { userId }), ...(conversationId !== "" && { conversationId }) };
     const options = {
+      runId,
+      ...(temperature.value !== "" && { temperature: Number(temperature.value) }),
       ...(Object.keys(memory).length > 0 && { memory }),
       ...(given !== undefined && { context: given }),
     };
@@ -168,7 +278,7 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
   /** @param {Answer} answer @param {string} words @param {import("./api.js").Options} options */
   async function read(answer, words, options) {
     /** @type {AsyncGenerator<{ data: RawStreamPart }>} */
-    const events = api.events("POST", `agents/${segment(agentId)}/stream`, options);
+    const events = api.events("POST", `${address}/stream`, options);
     try {
       for await (const { data } of events) {
         answer.take(data);
@@ -182,11 +292,15 @@ export function buildChat({ api, signal, announce }, agentId, { keeps, stored, a
     }
   }
 
-  const scrollDown = () => {
+  function scrollDown() {
     log.scrollTop = log.scrollHeight;
-  };
+  }
+  void keepAsking(place, PAUSE, () => ready.then(() => refresh()).catch(() => {}), element("div"));
   return element("div", { class: "chat" }, log, form);
 }
+
+/** The id of the message that a run stores. @param {string | undefined} runId */
+const answerOf = (runId) => `msg_${runId}`;
 
 /** @param {"user" | "assistant"} role @param {string} text @returns {Message} */
 const message = (role, text) => ({ role, parts: [{ type: "text", text }] });

@@ -1,13 +1,18 @@
 /** The facts about an execution as a whole: status, times, user, result. */
 import { segment } from "./api.js";
-import { element } from "./elements.js";
+import { element, replace } from "./elements.js";
 import { whose } from "./execution-owner.js";
 import { spanText, timeText } from "./formats.js";
 import { badge, facts, jsonBlock, section } from "./parts.js";
 import { linkTo } from "./router.js";
+import { allSteps } from "./workflow-tree.js";
 
 /** @import { ExecutionState } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
+/** @import { WorkflowTree } from "./workflow-tree.js" */
+
+/** Of the log, beside an error. */
+const LINES = "20";
 
 /** @param {Place} place @param {ExecutionState} state */
 export function factsOf({ params }, state) {
@@ -38,17 +43,43 @@ export function factsOf({ params }, state) {
 }
 
 /**
+ * @param {Place} place
  * @param {ExecutionState} state
+ * @param {WorkflowTree} tree
  * @param {unknown} result
  */
-export function outcomeOf({ status, error, cancellation }, result) {
+export function outcomeOf(place, { status, executionId, error, cancellation }, tree, result) {
   if (error !== undefined) {
-    const where = error.stepId === undefined ? null : element("p", {}, "Step ", element("code", {}, error.stepId));
-    return section("Error", element("p", { class: "problem" }, error.message), where);
+    const step = allSteps(tree).find(({ path }) => path === error.stepId);
+    return section(
+      "Error",
+      error.stepId !== undefined && element("p", {}, `Failed at step ${step?.name ?? error.stepId}`),
+      element("p", { class: "problem" }, error.message),
+      logOf(place, executionId),
+    );
   }
   if (cancellation !== undefined) {
     const text = `${timeText(cancellation.cancelledAt)}${cancellation.reason === undefined ? "" : `: ${cancellation.reason}`}`;
     return section("Cancelled", element("p", {}, text));
   }
   return status === "completed" && result !== undefined && section("Result", jsonBlock(result));
+}
+
+/** What the log says of it, as far as it may be read. @param {Place} place @param {string} executionId */
+function logOf({ api, signal }, executionId) {
+  const lines = element("ul", { class: "events" });
+  const query = new URLSearchParams({ executionId, limit: LINES });
+  /** @type {Promise<{ timestamp: string, level: string, msg: string }[]>} */
+  const asked = api.get(`api/logs?${query}`, { signal });
+  asked
+    .then((found) =>
+      replace(
+        lines,
+        ...found.map(({ timestamp, level, msg }) =>
+          element("li", {}, element("time", { datetime: timestamp }, timeText(timestamp)), ` ${level} `, msg),
+        ),
+      ),
+    )
+    .catch(() => {});
+  return lines;
 }

@@ -11,7 +11,7 @@ import { buildGraph } from "./graph.js";
 import { changes, keepAsking } from "./live.js";
 import { badge, jsonDetails, load, problem, section } from "./parts.js";
 import { Progress } from "./progress.js";
-import { replayForm } from "./replay-form.js";
+import { replay, replayForm } from "./replay-form.js";
 import { suspensionPanel } from "./suspension.js";
 import { createTimeline } from "./timeline.js";
 import { valueView } from "./value-view.js";
@@ -67,11 +67,12 @@ function show(place, path, known, tree) {
     const suspension = state.status === "suspended" ? state.suspension : undefined;
     // What is being typed into the form stays.
     if (waitsAnew(suspension)) replace(waiting, suspension && suspensionPanel(place, state, tree, resume));
-    replace(outcome, outcomeOf(state, result));
+    replace(outcome, outcomeOf(place, state, tree, result));
     replace(
       actions,
       status === "running" && button("Suspend", () => command("suspend", {})),
       (status === "running" || status === "suspended") && button("Cancel", () => command("cancel", {})),
+      state.error?.stepId !== undefined && button("Retry", () => retry({ stepId: state.error?.stepId })),
     );
     replace(again, status !== "running" && section("Replay", replayForm(place, path, tree)));
     if (!changed) return;
@@ -128,6 +129,15 @@ function show(place, path, known, tree) {
     }
   }
 
+  /** @param {object} body */
+  async function retry(body) {
+    try {
+      await replay(place, path, body);
+    } catch (error) {
+      if (!signal.aborted) replace(failure, problem(error));
+    }
+  }
+
   /** @param {unknown} resumeData */
   async function resume(resumeData) {
     const body = resumeData === undefined ? {} : { resumeData };
@@ -163,12 +173,10 @@ function show(place, path, known, tree) {
     head,
     actions,
     failure,
-    waiting,
-    outcome,
+    element("div", { class: "halves" }, section("Input", valueView(known.input)), element("div", {}, waiting, outcome)),
     timeline.body,
     traces,
     section("Steps", graph.body),
-    section("Input", valueView(known.input)),
     again,
     section("Events", element("details", { class: "fold" }, element("summary", {}, "What happened, in order"), events)),
   ];

@@ -4,11 +4,12 @@ import { element } from "./elements.js";
 import { whose } from "./execution-owner.js";
 import { recordOf } from "./execution-record.js";
 import { spanText } from "./formats.js";
-import { filterForm, pageOf } from "./listing.js";
+import { filterForm, fromOf, pageOf, rangeFilter } from "./listing.js";
 import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
-import { badge } from "./parts.js";
+import { badge, clipped } from "./parts.js";
 import { linkTo } from "./router.js";
+import { inWords } from "./waiting.js";
 
 /** @import { ExecutionState, WorkflowExecution, WorkflowSummary } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -38,6 +39,7 @@ export async function executionsView(place) {
       { name: "id", label: "Id", value: id ?? "" },
       { name: "userId", label: "User", value: userId ?? "" },
       { name: "attribute", label: "Metadata", value: attribute ?? "", form: "key=value" },
+      rangeFilter(query),
     ]),
     failure,
     list,
@@ -50,12 +52,14 @@ export async function executionsView(place) {
     if (workflow) asked.set("workflowId", workflow);
     if (status) asked.set("status", status);
     if (userId) asked.set("userId", userId);
+    const from = fromOf(query);
+    if (from !== "") asked.set("from", from);
     const [, key, value] = /^([^=]+)=(.*)$/.exec(attribute ?? "") ?? [];
     if (key !== undefined) asked.set(`metadata.${key.trim()}`, value ?? "");
     return api.get(`workflows/executions?${asked}`, { signal });
   };
 
-  const heads = ["Execution", "Workflow", "Status", "Began", "Took", "Steps"];
+  const heads = ["Execution", "Workflow", "Status", "User", "Input", "Began", "Took", "Steps"];
   liveList(place, { title: "Executions", heads, page, find, row, list, failure });
 }
 
@@ -84,15 +88,23 @@ async function findById({ api, signal }, id, workflows) {
 }
 
 /** @param {WorkflowExecution} record */
-function row({ id, workflowId, workflowName, userId, status, createdAt, updatedAt, events, suspension }) {
+function row({ id, workflowId, workflowName, userId, status, input, error, createdAt, updatedAt, events, suspension }) {
   const link = linkTo(`workflows/${segment(workflowId)}/executions/${segment(id)}`, whose(userId));
   const steps = events.filter((event) => event.id.startsWith("step:")).length;
   return [
     element("a", { href: link, id: `row-${workflowId}-${userId ?? ""}-${id}` }, element("code", {}, id)),
     workflowName,
-    suspension === undefined || status !== "suspended"
-      ? badge(status)
-      : element("span", {}, badge(status), " waiting for ", moment("for", suspension.suspendedAt)),
+    element(
+      "span",
+      {},
+      badge(status),
+      status === "suspended" && suspension && " waiting for ",
+      status === "suspended" && suspension && moment("for", suspension.suspendedAt),
+      error !== undefined && " ",
+      error !== undefined && clipped(error.message, 50),
+    ),
+    userId ?? "",
+    clipped(inWords(input)),
     moment("ago", createdAt),
     status === "running" ? moment("for", createdAt) : spanText(createdAt, updatedAt),
     steps,

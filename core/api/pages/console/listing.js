@@ -8,6 +8,28 @@ import { linkTo } from "./router.js";
 /** The page that a query names, from 0. @param {URLSearchParams} query */
 export const pageOf = (query) => Math.max(0, Math.floor(Number(query.get("page") ?? 0)) || 0);
 
+/** @type {(readonly [since: string, label: string, milliseconds: number])[]} */
+const RANGES = [
+  ["", "any time", 0],
+  ["hour", "the last hour", 3_600_000],
+  ["day", "the last day", 86_400_000],
+  ["week", "the last week", 604_800_000],
+];
+
+/** Since when records are listed. @param {URLSearchParams} query @returns {Filter} */
+export const rangeFilter = (query) => ({
+  name: "since",
+  label: "Began in",
+  value: query.get("since") ?? "",
+  options: RANGES.map(([value, label]) => [value, label]),
+});
+
+/** The moment that the range of a query begins at; empty without one. @param {URLSearchParams} query */
+export function fromOf(query) {
+  const [, , milliseconds = 0] = RANGES.find(([since]) => since === query.get("since")) ?? [];
+  return milliseconds === 0 ? "" : new Date(Date.now() - milliseconds).toISOString();
+}
+
 /**
  * @param {string} path of the view
  * @param {readonly Filter[]} filters

@@ -9,7 +9,7 @@ import { problem } from "./parts.js";
 const TOO_MANY = 429;
 
 /** @param {AbortSignal} signal @param {number} milliseconds @returns {Promise<void>} earlier when the signal aborts */
-function pauseFor(signal, milliseconds) {
+export function pauseFor(signal, milliseconds) {
   return new Promise((resolve) => {
     const timer = setTimeout(end, milliseconds);
     function end() {

@@ -31,7 +31,7 @@ export function logsView(place) {
   const state = element("p", { class: "quiet", role: "status" }, "Connecting…");
   const failure = element("div");
   // Screen readers do not announce new lines: they come too fast.
-  const list = element("ol", { class: "lines", role: "log", "aria-live": "off", "aria-label": "Log", tabindex: 0 });
+  const list = element("div", { class: "lines", role: "log", "aria-live": "off", "aria-label": "Log", tabindex: 0 });
   const pause = element("button", { type: "button", class: "plain", "aria-pressed": "false", onclick: turn }, "Pause");
   let paused = false;
   /** Lines that came while the page was paused. @type {{ lines: readonly Line[], anew: boolean }} */
@@ -175,6 +175,6 @@ function lineItem({ timestamp, level, msg, ...bound }) {
     element("span", { class: "message" }, msg),
     element("span", { class: "whom" }, whom(bound)),
   ];
-  if (Object.keys(bound).length === 0) return element("li", {}, ...head);
-  return element("li", {}, element("details", {}, element("summary", {}, ...head), jsonBlock(bound)));
+  if (Object.keys(bound).length === 0) return element("div", {}, ...head);
+  return element("div", {}, element("details", {}, element("summary", {}, ...head), jsonBlock(bound)));
 }

@@ -2,16 +2,17 @@
 import { agentView } from "./agent.js";
 import { agentsView } from "./agents.js";
 import { Api, serviceRoot } from "./api.js";
-import { approvalsView } from "./approvals.js";
 import { Credentials } from "./credentials.js";
 import { openCredentialsForm, signIn } from "./credentials-form.js";
 import { executionView } from "./execution.js";
 import { executionsView } from "./executions.js";
+import { inboxView } from "./inbox.js";
 import { limitsView } from "./limits.js";
 import { keepAsking } from "./live.js";
 import { logsView } from "./logs.js";
 import { manifestView } from "./manifest-values.js";
 import { conversationView, memoryView } from "./memory.js";
+import { modelsView } from "./models.js";
 import { keepMoments } from "./moments.js";
 import { overviewView } from "./overview.js";
 import { startRouter } from "./router.js";
@@ -24,6 +25,7 @@ import { toolView } from "./tool.js";
 import { toolsView } from "./tools.js";
 import { traceView } from "./trace.js";
 import { tracesView } from "./traces.js";
+import { someWaiting } from "./waiting.js";
 import { workflowView } from "./workflow.js";
 import { workflowsView } from "./workflows.js";
 
@@ -31,11 +33,13 @@ import { workflowsView } from "./workflows.js";
 
 /** How often it is asked how many questions wait, in milliseconds. */
 const PAUSE = 10_000;
+/** Of the executions that wait, elsewhere than in the inbox. */
+const MOST_COUNTED = 20;
 
 /** @type {Route[]} */
 const ROUTES = [
   { path: "", title: "Overview", view: overviewView },
-  { path: "approvals", title: "Approvals", view: approvalsView },
+  { path: "inbox", title: "Inbox", view: inboxView },
   { path: "agents", title: "Agents", view: agentsView },
   { path: "agents/:id", title: "Agent", view: agentView },
   { path: "tools", title: "Tools", view: toolsView },
@@ -53,6 +57,7 @@ const ROUTES = [
   { path: "logs", title: "Logs", view: logsView },
   { path: "service", title: "Service", view: serviceView },
   { path: "service/limits", title: "Limits", view: limitsView },
+  { path: "service/models", title: "Models", view: modelsView },
   { path: "service/manifest", title: "Manifest", view: manifestView },
   { path: "service/routes", title: "Routes", view: routesView },
 ];
@@ -86,9 +91,10 @@ function begin(serviceName) {
     counting = new AbortController();
     const { signal } = counting;
     const ask = async () => {
-      /** @type {unknown[]} */
-      const open = await api.get("approvals?limit=100", { signal });
-      shell.count("approvals", open.length);
+      // The overview and the inbox ask by themselves.
+      if (/^(#\/?)?$|^#\/inbox/.test(location.hash)) return;
+      const { count, isMore } = await someWaiting(api, signal, MOST_COUNTED);
+      shell.count("inbox", count, isMore);
     };
     void keepAsking({ signal }, PAUSE, ask, document.createElement("div"));
   }

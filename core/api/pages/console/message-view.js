@@ -3,10 +3,11 @@ import { element } from "./elements.js";
 import { markdown } from "./markdown-flow.js";
 import { moment } from "./moments.js";
 import { jsonBlock, jsonDetails } from "./parts.js";
+import { inboxLink } from "./waiting.js";
 
 /** @import { Message } from "../../../../generated/types.ts" */
 /** @import { Child } from "./elements.js" */
-/** @typedef {{ type: string, text?: string, state?: string, toolName?: string, input?: unknown, output?: unknown, errorText?: string }} Part */
+/** @typedef {{ type: string, text?: string, state?: string, toolName?: string, input?: unknown, output?: unknown, errorText?: string, approval?: { id: string } }} Part */
 
 /** @type {Record<string, string>} */
 const SPEAKERS = { user: "User", assistant: "Agent", system: "System", tool: "Tool" };
@@ -23,7 +24,7 @@ const STATES = {
 
 /** @param {Part} part @param {boolean} isMine @returns {Child} */
 function partView(part, isMine) {
-  const { type, text = "", state, input, output, errorText } = part;
+  const { type, text = "", state, input, output, errorText, approval } = part;
   if (type === "text") return isMine ? element("p", { class: "said" }, text) : markdown(text);
   if (type === "reasoning")
     return element(
@@ -46,7 +47,12 @@ function partView(part, isMine) {
       " ",
       element("span", { class: "quiet" }, STATES[state ?? ""] ?? state ?? ""),
     ),
-    state === "approval-requested" && element("p", {}, element("a", { href: "#/approvals" }, "It waits for a person")),
+    state === "approval-requested" &&
+      element(
+        "p",
+        {},
+        element("a", { href: approval === undefined ? "#/inbox" : inboxLink(approval.id) }, "It waits for a person"),
+      ),
     element("h4", {}, "Input"),
     jsonBlock(input),
     output !== undefined && element("h4", {}, "Result"),

@@ -8,10 +8,11 @@ import { changes, keepAsking } from "./live.js";
 import { moment } from "./moments.js";
 import { badge, section } from "./parts.js";
 import { linkTo } from "./router.js";
-import { approvalIdOf } from "./suspension.js";
+import { nameOf } from "./span-facts.js";
+import { inboxLink, someWaiting } from "./waiting.js";
 import { waysIn } from "./ways-in.js";
 
-/** @import { Approval, ObservabilityStatus, TraceList, WorkflowExecution } from "../../../../generated/types.ts" */
+/** @import { ObservabilityStatus, TraceList, WorkflowExecution } from "../../../../generated/types.ts" */
 /** @import { Child } from "./elements.js" */
 /** @import { Place } from "./router.js" */
 
@@ -34,7 +35,7 @@ export function overviewView(place) {
     element(
       "div",
       { class: "halves" },
-      liveSection(place, "Waits for a person", waitingItems, (items) => list(items, "for", "Nothing waits.")),
+      liveSection(place, "Waits for a person", waiting, waits),
       liveSection(place, "Failed in the last day", failedItems, (items) => list(items, "ago", "Nothing failed.")),
     ),
     liveSection(place, "The last hour", lastHour, activity),
@@ -81,41 +82,30 @@ function list(items, kind, none) {
   return [element("ul", { class: "items" }, ...items.map(row))];
 }
 
+/** @param {Place} place */
+async function waiting({ api, signal, count }) {
+  const found = await someWaiting(api, signal, MOST);
+  if (!signal.aborted) count("inbox", found.count, found.isMore);
+  return found;
+}
+
+/** The oldest, and a way to all. @param {Awaited<ReturnType<typeof someWaiting>>} found @returns {Child[]} */
+function waits({ items, count, isMore }) {
+  const oldest = items.slice(0, MOST).map(({ id, name, what, by, user, since, approval }) => ({
+    status: approval === undefined ? "suspended" : "open",
+    at: since,
+    link: element("a", { href: inboxLink(id) }, approval === undefined ? name : `Approve ${name}`),
+    text: [what, `by ${by}`, user].filter(Boolean).join(", "),
+  }));
+  const all = `${isMore ? "More than " : ""}${counted(count, "question")}`;
+  return [
+    ...list(oldest, "for", "Nothing waits."),
+    count > 0 && element("p", { class: "all" }, element("a", { href: "#/inbox" }, `${all} in the inbox`)),
+  ];
+}
+
 /** @param {Item[]} items the latest first */
 const latest = (items) => items.sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, MOST);
-
-/** Open questions, and executions that wait for something else. @param {Place} place @returns {Promise<Item[]>} */
-async function waitingItems({ api, signal }) {
-  const [approvals, executions] = await Promise.all([
-    /** @type {Promise<Approval[]>} */ (api.get(`approvals?limit=${MOST}&order=desc`, { signal })),
-    /** @type {Promise<WorkflowExecution[]>} */ (
-      api.get(`workflows/executions?status=suspended&limit=${4 * MOST}`, { signal })
-    ),
-  ]);
-  const questions = approvals.map(({ toolName, agentId, workflowId, input, createdAt }) => ({
-    status: "open",
-    at: createdAt,
-    link: element("a", { href: "#/approvals" }, `Approve ${toolName}`),
-    text: [inputText(input), ...[agentId ?? workflowId ?? []].flat().map((asker) => `asked by ${asker}`)].join(", "),
-  }));
-  const suspended = executions
-    .filter(({ suspension }) => approvalIdOf(suspension) === null)
-    .map((record) => ({
-      status: "suspended",
-      at: record.suspension?.suspendedAt ?? record.updatedAt,
-      link: executionLink(record),
-      text: record.suspension?.reason ?? "",
-    }));
-  return latest([...questions, ...suspended]);
-}
-
-/** `orderId A-1002, amount 250`. @param {unknown} input */
-function inputText(input) {
-  if (typeof input !== "object" || input === null) return JSON.stringify(input);
-  return Object.entries(input)
-    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
-    .join(", ");
-}
 
 /** @param {WorkflowExecution} record */
 const executionLink = ({ id, workflowId, workflowName, userId }) =>
@@ -128,7 +118,7 @@ const executionLink = ({ id, workflowId, workflowName, userId }) =>
 /** Executions, and runs that belong to none. @param {Place} place @returns {Promise<Item[]>} */
 async function failedItems({ api, signal }) {
   const from = new Date(Date.now() - DAY).toISOString();
-  const query = new URLSearchParams({ status: "error", from, limit: String(2 * MOST) });
+  const query = new URLSearchParams({ status: "error", from, limit: String(MOST) });
   const [executions, { traces }] = await Promise.all([
     /** @type {Promise<WorkflowExecution[]>} */ (api.get(`workflows/executions?${query}`, { signal })),
     /** @type {Promise<TraceList>} */ (api.get(`observability/traces?${query}`, { signal })),
@@ -148,7 +138,7 @@ async function failedItems({ api, signal }) {
       .map(({ traceId, rootSpan, startTime, endTime = startTime }) => ({
         status: "error",
         at: endTime,
-        link: element("a", { href: `#/traces/${segment(traceId)}` }, rootSpan.name),
+        link: element("a", { href: `#/traces/${segment(traceId)}` }, nameOf(rootSpan)),
         text: rootSpan.status.message ?? "",
       })),
   ]);
@@ -185,7 +175,8 @@ function activity(minutes) {
     element(
       "p",
       { class: "hint" },
-      `Of this process, ${minutes.length < 60 ? `which began counting ${counted(minutes.length, "minute")} ago` : "without reads of the API"}.`,
+      element("a", { href: "#/service/models" }, "Models and the store"),
+      `. Of this process, ${minutes.length < 60 ? `which began counting ${counted(minutes.length, "minute")} ago` : "without reads of the API"}.`,
     ),
   ];
 }

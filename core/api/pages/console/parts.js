@@ -1,6 +1,6 @@
 /** Parts that several views share. */
 import { element, replace } from "./elements.js";
-import { jsonText } from "./formats.js";
+import { jsonText, shortened } from "./formats.js";
 
 /** @import { Child } from "./elements.js" */
 /** @import { Place } from "./router.js" */
@@ -57,6 +57,10 @@ export function problem(error) {
       element("p", {}, "Keys and tokens are asked for under ", element("strong", {}, "Credentials"), " at the top."),
   );
 }
+
+/** A text that is cut where its cell ends. @param {string} text @param {number} [most] characters */
+export const clipped = (text, most = 60) =>
+  element("span", { class: "clip", title: shortened(text, 1000) }, shortened(text.replaceAll(/\s+/g, " "), most));
 
 /** @param {unknown} value */
 export function jsonBlock(value) {
@@ -117,7 +121,10 @@ export function facts(rows) {
  * @param {readonly (readonly Child[])[]} rows the first cell of each is its heading
  */
 export function table(caption, heads, rows) {
-  const head = heads.map((text) => element("th", { scope: "col", role: "columnheader" }, text));
+  const head = heads.map((text) =>
+    // A column of buttons has no name.
+    text === "" ? element("td", { role: "cell" }) : element("th", { scope: "col", role: "columnheader" }, text),
+  );
   const body = rows.map(([first, ...others]) =>
     element(
       "tr",

@@ -1,5 +1,5 @@
 /** Runs a past execution again from one of its steps. */
-import { segment } from "./api.js";
+import { Refusal, segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { ownerQuery } from "./execution-owner.js";
 import { field, problem } from "./parts.js";
@@ -10,8 +10,33 @@ import { allSteps } from "./workflow-tree.js";
 /** @import { Place } from "./router.js" */
 /** @import { WorkflowTree } from "./workflow-tree.js" */
 
+/**
+ * Runs it again, and goes to where that runs.
+ *
+ * @param {Place} place
+ * @param {string} path of the execution
+ * @param {object} body
+ */
+export async function replay({ api, params, query, signal }, path, body) {
+  /** @type {string} */
+  let executionId;
+  try {
+    const ended = /** @type {ExecutionResult} */ (
+      await api.post(`${path}/replay${ownerQuery(query)}`, body, { signal })
+    );
+    ({ executionId } = ended);
+  } catch (error) {
+    // One that fails again has its own page, too.
+    const failed = error instanceof Refusal ? error.headers.get("x-execution-id") : null;
+    if (failed === null) throw error;
+    executionId = failed;
+  }
+  location.hash = `#/workflows/${segment(params.id)}/executions/${segment(executionId)}${ownerQuery(query)}`;
+}
+
 /** @param {Place} place @param {string} path of the execution @param {WorkflowTree} tree */
-export function replayForm({ api, params, query, signal }, path, tree) {
+export function replayForm(place, path, tree) {
+  const { signal } = place;
   const options = allSteps(tree).map((step) => element("option", { value: step.path }, `${step.name} (${step.path})`));
   const from = element("select", { id: "replay-step" }, ...options);
   const input = jsonField("replay-input", "Its input (JSON)", undefined, "Empty: what it was given the first time.");
@@ -24,10 +49,7 @@ export function replayForm({ api, params, query, signal }, path, tree) {
     replace(failure);
     submit.disabled = true;
     try {
-      const body = { stepId: from.value, inputData: input.read() };
-      /** @type {ExecutionResult} */
-      const { executionId } = await api.post(`${path}/replay${ownerQuery(query)}`, body, { signal });
-      location.hash = `#/workflows/${segment(params.id)}/executions/${segment(executionId)}${ownerQuery(query)}`;
+      await replay(place, path, { stepId: from.value, inputData: input.read() });
     } catch (error) {
       if (!signal.aborted) replace(failure, problem(error));
     } finally {

@@ -14,7 +14,7 @@ import { problem } from "./parts.js";
  * @property {HTMLElement} body
  * @property {(text: string) => void} title
  * @property {(text: string) => void} announce says it to screen readers
- * @property {(section: string, count: number) => void} count shows in the bar how much there is to do
+ * @property {(section: string, count: number, isMore?: boolean) => void} count shows in the bar how much there is to do
  * @property {() => void} keepFocus gives the focus to the heading where what had it is gone
  */
 /** @typedef {(place: Place) => void | Promise<void>} View */
@@ -66,7 +66,7 @@ function matched(pattern, path) {
  * the query of one has changed.
  *
  * @param {readonly Route[]} routes
- * @param {{ main: HTMLElement, api: Api, serviceName: string, announce(text: string): void, count(section: string, count: number): void, shown(path: string): void }} page
+ * @param {{ main: HTMLElement, api: Api, serviceName: string, announce(text: string): void, count(section: string, count: number, isMore?: boolean): void, shown(path: string): void }} page
  * @returns {() => void} shows the present view anew
  */
 export function startRouter(routes, page) {

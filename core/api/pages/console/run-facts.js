@@ -1,14 +1,47 @@
 /** What the views of kept runs share. */
 import { segment } from "./api.js";
+import { pauseFor } from "./live.js";
 
-/** @import { AgentRun } from "../../../../generated/types.ts" */
+/** @import { AgentRun, RawStreamPart } from "../../../../generated/types.ts" */
 /** @import { Api } from "./api.js" */
 
 /** @param {Pick<AgentRun, "agentId" | "runId">} run */
-const runPath = ({ agentId, runId }) => `agents/${segment(agentId)}/runs/${segment(runId)}`;
+export const runPath = ({ agentId, runId }) => `agents/${segment(agentId)}/runs/${segment(runId)}`;
 
 /** @param {Pick<AgentRun, "agentId" | "runId">} run */
 export const runLink = ({ agentId, runId }) => `#/runs/${segment(agentId)}/${segment(runId)}`;
 
 /** @param {Api} api @param {Pick<AgentRun, "agentId" | "runId">} run @param {AbortSignal} signal */
 export const cancelRun = (api, run, signal) => api.post(`${runPath(run)}/cancel`, {}, { signal });
+
+/** Between two looks at a run that waits for a person, in milliseconds. */
+const PAUSE = 1000;
+
+/**
+ * What a run says and does from its beginning until it ends. Its stream ends where it waits for a person: then it is asked for again when
+ * somebody has answered.
+ *
+ * @param {Api} api
+ * @param {Pick<AgentRun, "agentId" | "runId">} run
+ * @param {AbortSignal} signal
+ */
+export async function* runParts(api, run, signal) {
+  let last = "0";
+  // Once more after it has ended: it may have said the rest since its stream ended.
+  for (let hasEnded = false; !signal.aborted; ) {
+    /** @type {AsyncGenerator<{ id: string, data: RawStreamPart }>} */
+    const parts = api.events("GET", `${runPath(run)}/stream`, { signal, headers: { "last-event-id": last } });
+    for await (const { id, data } of parts) {
+      if (id !== "") last = id;
+      yield data;
+    }
+    if (hasEnded) return;
+    for (;;) {
+      /** @type {AgentRun} */
+      const { status } = await api.get(runPath(run), { signal });
+      hasEnded = status !== "running";
+      if (status !== "waiting") break;
+      await pauseFor(signal, PAUSE);
+    }
+  }
+}

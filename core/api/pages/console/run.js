@@ -8,14 +8,19 @@ import { markdown } from "./markdown-flow.js";
 import { moment } from "./moments.js";
 import { badge, facts, jsonBlock, problem, section } from "./parts.js";
 import { linkTo } from "./router.js";
-import { cancelRun } from "./run-facts.js";
+import { cancelRun, runParts, runPath } from "./run-facts.js";
+import { inputOf } from "./span-facts.js";
+import { question } from "./suspension.js";
 import { valueView } from "./value-view.js";
+import { inboxLink } from "./waiting.js";
 
-/** @import { AgentRun, RawStreamPart } from "../../../../generated/types.ts" */
+/** @import { AgentRun, TraceSummary } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
 /** Between two looks at a run that goes on, in milliseconds. */
 const PAUSE = 2000;
+/** A trace may begin before its run does, with the request; in milliseconds. */
+const BEFORE = 1000;
 /** Of the list of runs, which the console's key opens where it does not open a single run. */
 const MOST_LISTED = "500";
 
@@ -23,21 +28,24 @@ const MOST_LISTED = "500";
 export async function runView(place) {
   const { api, params, signal, body, announce, keepFocus } = place;
   const { id = "", runId = "" } = params;
-  const path = `agents/${segment(id)}/runs/${segment(runId)}`;
+  const path = runPath({ agentId: id, runId });
   const failure = element("div");
   const head = element("div");
   const actions = element("div", { class: "actions" });
   const outcome = element("div");
-  const answer = new Answer();
+  const given = element("div");
+  const answer = new Answer((approvalId) => question(place, approvalId));
   const said = section("Answer", answer.body);
   said.hidden = true;
-  body.append(head, actions, failure, outcome, said);
+  body.append(head, actions, failure, given, outcome, said);
   const differs = changes();
   let status = "";
   /** Whether its parts could be read: then they show what it has said. */
   let isRead = false;
   /** @type {AgentRun | undefined} */
   let latest;
+  /** @type {TraceSummary | undefined} */
+  let trace;
 
   /** @returns {Promise<AgentRun>} */
   async function find() {
@@ -58,7 +66,7 @@ export async function runView(place) {
     const changed = status !== "" && status !== run.status;
     ({ status } = run);
     latest = run;
-    replace(head, factsOf(run));
+    replace(head, factsOf(run, trace?.traceId));
     replace(actions, isOpen(run) && element("button", { type: "button", class: "plain", onclick: cancel }, "Cancel"));
     replace(outcome, waitsView(run), errorView(run), (!isRead || typeof run.output !== "string") && outputView(run));
     if (!changed) return;
@@ -83,15 +91,13 @@ export async function runView(place) {
   /** What it has said and done from its beginning, and goes on to. The console's key alone does not open it: then the output is shown. */
   async function read() {
     try {
-      /** @type {AsyncGenerator<{ data: RawStreamPart }>} */
-      const parts = api.events("GET", `${path}/stream`, { signal });
-      for await (const { data } of parts) {
+      for await (const part of runParts(api, { agentId: id, runId }, signal)) {
         if (!isRead) {
           isRead = true;
           if (latest !== undefined) show(latest);
         }
         // That of the run stands above.
-        if (data.type !== "error") answer.take(data);
+        if (part.type !== "error") answer.take(part);
         said.hidden = answer.body.childElementCount === 0;
       }
     } catch {
@@ -103,6 +109,14 @@ export async function runView(place) {
 
   await ask();
   if (signal.aborted) return;
+  if (latest !== undefined)
+    void traceOf(place, latest).then((found) => {
+      trace = found;
+      if (found === undefined || latest === undefined || signal.aborted) return;
+      const input = inputOf(found.rootSpan);
+      replace(given, input !== "" && section("Input", element("p", { class: "said" }, input)));
+      show(latest);
+    });
   void read();
   void keepAsking(
     place,
@@ -115,8 +129,35 @@ export async function runView(place) {
 /** @param {AgentRun} run */
 const isOpen = ({ status }) => status === "running" || status === "waiting";
 
-/** @param {AgentRun} run */
-function factsOf({ runId, agentId, status, startTime, endTime, usage, userId, conversationId }) {
+/**
+ * Its own trace, where it is certain: that of a run which the console began, of its conversation, or the only one of its time.
+ *
+ * @param {Place} place
+ * @param {AgentRun} run
+ * @returns {Promise<TraceSummary | undefined>}
+ */
+async function traceOf({ api, signal }, { runId, agentId, startTime, conversationId }) {
+  const [from, to] = [-BEFORE, 0].map((shift) => new Date(Date.parse(startTime) + shift).toISOString());
+  const query = new URLSearchParams({
+    entityType: "agent",
+    entityId: agentId,
+    from: from ?? "",
+    to: to ?? "",
+    limit: "50",
+  });
+  try {
+    /** @type {{ traces: TraceSummary[] }} */
+    const { traces } = await api.get(`observability/traces?${query}`, { signal });
+    const own = traces.find(({ traceId }) => traceId === runId);
+    if (own !== undefined || conversationId === undefined) return own ?? (traces.length === 1 ? traces[0] : undefined);
+    return traces.find(({ rootSpan }) => rootSpan.attributes["gen_ai.conversation.id"] === conversationId);
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param {AgentRun} run @param {string} [traceId] */
+function factsOf({ runId, agentId, status, startTime, endTime, usage, userId, conversationId }, traceId) {
   const conversation = linkTo(`memory/${segment(agentId)}/${segment(conversationId)}`, { userId: userId ?? "" });
   return facts([
     ["Status", badge(status)],
@@ -125,16 +166,19 @@ function factsOf({ runId, agentId, status, startTime, endTime, usage, userId, co
     ["Began", timeText(startTime)],
     ["Took", endTime === undefined ? moment("for", startTime) : spanText(startTime, endTime)],
     ["Tokens", usage !== undefined && counted(usage.totalTokens, "token")],
+    ["Cost", usage?.cost !== undefined && `$${usage.cost.toPrecision(2)}`],
     ["User", userId],
     ["Conversation", conversationId !== undefined && element("a", { href: conversation }, conversationId)],
-    [
-      "Traces",
-      element(
-        "a",
-        { href: linkTo("traces", { entityType: "agent", entityId: agentId, from: startTime, to: endTime ?? "" }) },
-        "of this agent, in this time",
-      ),
-    ],
+    traceId !== undefined
+      ? ["Trace", element("a", { href: `#/traces/${segment(traceId)}` }, "of this run")]
+      : [
+          "Traces",
+          element(
+            "a",
+            { href: linkTo("traces", { entityType: "agent", entityId: agentId, from: startTime, to: endTime ?? "" }) },
+            "of this agent, in this time",
+          ),
+        ],
   ]);
 }
 
@@ -146,11 +190,11 @@ function waitsView({ approvals }) {
     element(
       "ul",
       { class: "items" },
-      ...approvals.map(({ toolName, input }) =>
+      ...approvals.map(({ approvalId, toolName, input }) =>
         element(
           "li",
           {},
-          element("p", {}, element("a", { href: "#/approvals" }, `Approve ${toolName}`)),
+          element("p", {}, element("a", { href: inboxLink(approvalId) }, `Approve ${toolName}`)),
           valueView(input),
         ),
       ),

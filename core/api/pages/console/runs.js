@@ -5,8 +5,9 @@ import { counted, spanText } from "./formats.js";
 import { filterForm, pageOf } from "./listing.js";
 import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
-import { badge, problem } from "./parts.js";
+import { badge, clipped, problem } from "./parts.js";
 import { cancelRun, runLink } from "./run-facts.js";
+import { inWords } from "./waiting.js";
 
 /** @import { AgentRun, AgentSummary } from "../../../../generated/types.ts" */
 /** @import { Child } from "./elements.js" */
@@ -65,14 +66,17 @@ export async function runsView(place) {
 
   /** @param {AgentRun} run @returns {Child[]} */
   function row(run) {
-    const { runId, agentId, status: now, startTime, endTime, usage, userId, approvals } = run;
+    const { runId, agentId, status: now, startTime, endTime, usage, userId, approvals, output, error } = run;
+    const asks = approvals.map(({ toolName, input }) => `${toolName}: ${inWords(input)}`).join("; ");
     const isOpen = now === "running" || now === "waiting";
     return [
       element("a", { href: runLink(run), id: `row-${agentId}-${runId}` }, element("code", {}, runId)),
       names.get(agentId) ?? agentId,
       element("span", {}, badge(now), now === "waiting" && [" for ", counted(approvals.length, "answer")].join("")),
       userId ?? "",
+      clipped(error ?? (asks || inWords(output))),
       usage?.totalTokens ?? "",
+      usage?.cost !== undefined && `$${usage.cost.toPrecision(2)}`,
       moment("ago", startTime),
       endTime === undefined ? moment("for", startTime) : spanText(startTime, endTime),
       isOpen && cancel(run),
@@ -94,6 +98,6 @@ export async function runsView(place) {
     return element("button", { type: "button", class: "plain small", "aria-label": label, onclick: click }, "Cancel");
   }
 
-  const heads = ["Run", "Agent", "Status", "User", "Tokens", "Began", "Took", ""];
+  const heads = ["Run", "Agent", "Status", "User", "Says", "Tokens", "Cost", "Began", "Took", ""];
   const ask = liveList(place, { title: "Runs", heads, page, find, row, list, failure });
 }

@@ -1,9 +1,10 @@
-/** What the three views about the service as a whole share: the way from one to the other, and how their values are written. */
+/** What the four views about the service as a whole share: the way from one to the other, and how their values are written. */
 import { numberText } from "./activity-chart.js";
 import { element } from "./elements.js";
 
 const VIEWS = [
   ["limits", "Limits"],
+  ["models", "Models"],
   ["manifest", "Manifest"],
   ["routes", "Routes"],
 ];

@@ -3,7 +3,7 @@ import { element, replace } from "./elements.js";
 
 const SECTIONS = [
   ["", "Overview"],
-  ["approvals", "Approvals"],
+  ["inbox", "Inbox"],
   ["agents", "Agents"],
   ["tools", "Tools"],
   ["workflows", "Workflows"],
@@ -52,14 +52,20 @@ export function buildShell({ openCredentials }) {
     announce(text) {
       replace(status, text);
     },
-    /** Says how much there is to do in a section. @param {string} section @param {number} count */
-    count(section, count) {
+    /** Says how much there is to do in a section. @param {string} section @param {number} count @param {boolean} [isMore] */
+    count(section, count, isMore = false) {
       const place = SECTIONS.findIndex(([path]) => path === section);
       const [, label = ""] = SECTIONS[place] ?? [];
-      const mark = element("span", { class: "count", "aria-hidden": "true" }, count > 99 ? "99+" : count);
+      const mark = element("span", { class: "count", "aria-hidden": "true" }, `${count}${isMore ? "+" : ""}`);
       const link = links[place];
       if (link === undefined) return;
-      replace(link, label, ...(count === 0 ? [] : [" ", mark, element("span", { class: "unseen" }, ` ${count} open`)]));
+      replace(
+        link,
+        label,
+        ...(count === 0
+          ? []
+          : [" ", mark, element("span", { class: "unseen" }, `${isMore ? " more than" : ""} ${count} open`)]),
+      );
       // It has moved those behind it.
       links.find((each) => each.hasAttribute("aria-current"))?.scrollIntoView(NEAREST);
     },

@@ -16,6 +16,9 @@ export function inputOf({ attributes }) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** As people named what worked, else the span. @param {Pick<SpanRecord, "attributes" | "name">} span */
+export const nameOf = ({ attributes, name }) => String(attributes["entity.name"] ?? name);
+
 /** @param {Pick<SpanRecord, "attributes">} span */
 export function tokensOf({ attributes }) {
   const read = Number(attributes["gen_ai.usage.input_tokens"] ?? Number.NaN);

@@ -5,20 +5,15 @@ import { moment } from "./moments.js";
 import { jsonDetails, load, problem, section } from "./parts.js";
 import { valueFields } from "./value-form.js";
 import { valueView } from "./value-view.js";
+import { approvalIdOf, inboxLink, openApprovals } from "./waiting.js";
 import { allSteps } from "./workflow-tree.js";
 
-/** @import { Approval, ExecutionState, Suspension } from "../../../../generated/types.ts" */
+/** @import { ExecutionState } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 /** @import { WorkflowTree } from "./workflow-tree.js" */
 
 /** Names of a boolean that is an answer by itself. */
 const ANSWER = /^(is)?(approv|accept|confirm|allow|agree|ok$|yes$)/i;
-
-/** The question that a tool of the step asks, where it is one. @param {Suspension | undefined} suspension */
-export function approvalIdOf(suspension) {
-  const data = suspension?.suspendData;
-  return typeof data === "object" && data !== null && "approvalId" in data ? String(data.approvalId) : null;
-}
 
 /**
  * The only boolean of a resume schema, if its name is that of an answer.
@@ -39,7 +34,7 @@ export function answerOf(schema) {
 
 /**
  * @param {Place} place
- * @param {ExecutionState} state
+ * @param {Pick<ExecutionState, "suspension">} state
  * @param {WorkflowTree} tree
  * @param {(resumeData: unknown) => Promise<void>} resume
  */
@@ -63,30 +58,47 @@ export function suspensionPanel(place, { suspension }, tree, resume) {
   );
 }
 
+/**
+ * What answers by itself, where the schema asks for no more than yes or no; else null.
+ *
+ * @param {unknown} schema
+ * @param {boolean} approved
+ */
+export function answerAlone(schema, approved) {
+  const answer = answerOf(schema);
+  const { required = [] } = /** @type {{ required?: string[] }} */ (schema ?? {});
+  return answer !== null && required.every((name) => name === answer.name) ? { [answer.name]: approved } : null;
+}
+
 /** @param {unknown} data */
 const handedOut = (data) =>
   typeof data === "object" && data !== null && !Array.isArray(data)
     ? valueView(data)
     : jsonDetails("What the step hands out", data, true);
 
-/** @param {Place} place @param {string} approvalId */
-function question(place, approvalId) {
+/**
+ * The question of a tool, with a form to answer it.
+ *
+ * @param {Pick<Place, "api" | "signal" | "announce">} place
+ * @param {string} approvalId
+ * @param {() => void} [shown] is called when it is there
+ */
+export function question(place, approvalId, shown) {
   const { api, signal } = place;
   const target = element("div");
-  /** @type {Promise<Approval[]>} */
-  const open = api.get("approvals?limit=100", { signal });
+  const open = openApprovals(api, signal, (page) => page.some((approval) => approval.approvalId === approvalId));
   void load(place, target, Promise.all([open, toolSchemas(place)]), ([approvals, schemas]) => {
     const found = approvals.find((approval) => approval.approvalId === approvalId);
     return found === undefined
       ? element(
           "p",
           {},
-          "It has been answered, or is among ",
-          element("a", { href: "#/approvals" }, "the approvals"),
+          "It has been answered, or is ",
+          element("a", { href: inboxLink(approvalId) }, "in the inbox"),
           ".",
         )
       : approvalCard(place, found, schemas.get(found.toolName));
-  });
+  }).then(shown);
   return target;
 }
 
@@ -121,6 +133,7 @@ function resumeForm(schema, resume) {
       {
         type: value ? "submit" : "button",
         class: value ? undefined : "plain",
+        "data-answer": String(value),
         onclick: (event) => {
           event.preventDefault();
           void send({ [answer?.name ?? ""]: value });

@@ -6,6 +6,7 @@ import { durationText } from "./formats.js";
 import { badge, facts, jsonBlock, jsonDetails, load, problem, section } from "./parts.js";
 import { linkTo } from "./router.js";
 import { jsonField, valueFields } from "./value-form.js";
+import { inboxLink } from "./waiting.js";
 
 /** @import { Tool, ToolExecutionResult } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -81,8 +82,8 @@ function runForm({ api, signal, announce }, { name, parameters }) {
     element(
       "p",
       {},
-      "Answer it among the ",
-      element("a", { href: "#/approvals", target: "_blank" }, "approvals"),
+      "Answer it in the ",
+      element("a", { href: inboxLink(approvalId), target: "_blank" }, "inbox"),
       ", then run it again.",
     );
 

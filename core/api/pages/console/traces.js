@@ -1,20 +1,18 @@
 /** Traces of runs, newest first, as they come. */
 import { segment } from "./api.js";
 import { element } from "./elements.js";
-import { counted, durationText, shortened } from "./formats.js";
-import { filterForm, pageOf } from "./listing.js";
+import { counted, durationText } from "./formats.js";
+import { filterForm, fromOf, pageOf, rangeFilter } from "./listing.js";
 import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
-import { badge } from "./parts.js";
-import { inputOf, tokensOf } from "./span-facts.js";
+import { badge, clipped } from "./parts.js";
+import { inputOf, nameOf, tokensOf } from "./span-facts.js";
 
 /** @import { TraceSummary } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
 /** Between two requests, in milliseconds. */
 const PAUSE = 5000;
-/** Characters of an input that a row shows. */
-const LONGEST = 60;
 const TYPES = ["", "agent", "workflow", "tool"];
 const STATUSES = ["", "running", "completed", "error"];
 /** Filters that links from other views set. */
@@ -37,6 +35,7 @@ export function tracesView(place) {
         { name: "entityType", label: "Of", value: given("entityType"), options: choices(TYPES, "everything") },
         { name: "entityId", label: "Id", value: given("entityId") },
         { name: "status", label: "Status", value: given("status"), options: choices(STATUSES, "all") },
+        rangeFilter(query),
         { name: "traceId", label: "Trace id", value: "" },
       ],
       moments,
@@ -45,9 +44,13 @@ export function tracesView(place) {
     list,
   );
   const filters = Object.fromEntries([...query].filter(([name]) => name !== "page"));
-  const asked = new URLSearchParams({ ...filters, limit: String(PAGE + 1), offset: String(page * PAGE) });
   /** @returns {Promise<readonly TraceSummary[]>} */
-  const find = async () => (await api.get(`observability/traces?${asked}`, { signal })).traces;
+  const find = async () => {
+    const { since: _since, ...others } = filters;
+    const from = fromOf(query);
+    const asked = { ...others, ...(from !== "" && { from }), limit: String(PAGE + 1), offset: String(page * PAGE) };
+    return (await api.get(`observability/traces?${new URLSearchParams(asked)}`, { signal })).traces;
+  };
   const heads = ["Trace", "Status", "Input", "User", "Tokens", "Began", "Took", "Spans"];
   liveList(place, { title: "Traces", heads, page, find, row, list, failure, pause: PAUSE });
 }
@@ -57,16 +60,11 @@ const choices = (values, all) => values.map((value) => [value, value || all]);
 
 /** @param {TraceSummary} trace */
 function row({ traceId, rootSpan, spanCount, startTime, status, userId }) {
-  const input = inputOf(rootSpan);
   const tokens = tokensOf(rootSpan);
   return [
-    element("a", { href: `#/traces/${segment(traceId)}`, id: `row-${traceId}` }, rootSpan.name),
+    element("a", { href: `#/traces/${segment(traceId)}`, id: `row-${traceId}` }, nameOf(rootSpan)),
     badge(status),
-    element(
-      "span",
-      { class: "clip", title: shortened(input, 1000) },
-      shortened(input.replaceAll(/\s+/g, " "), LONGEST),
-    ),
+    clipped(inputOf(rootSpan)),
     userId ?? "",
     tokens === null ? "" : tokens.total,
     moment("ago", startTime),
