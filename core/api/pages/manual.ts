@@ -5,9 +5,9 @@ import { type KeptFiles, keepFiles } from "./console-files.ts";
 
 const DOCS = new URL("../../../docs/", import.meta.url);
 
-/** The chapters, of which each is an asset: `limits.store.md` is `docs/limits/store.md`. */
+/** The chapters, but for those about decisions, which are for who changes the source. Each is an asset: `limits.store.md` is `docs/limits/store.md`. */
 export async function loadManual(): Promise<KeptFiles> {
-  const paths = (await readdir(DOCS, { recursive: true })).filter((path) => path.endsWith(".md")).sort();
+  const paths = (await readdir(DOCS, { recursive: true })).filter((path) => /^(?!decisions).*\.md$/.test(path)).sort();
   const texts = await Promise.all(paths.map((path) => readFile(new URL(path, DOCS), "utf8")));
   const names = paths.map((path) => path.replace(sep, "."));
   const index = names.map((name, at) => [name, texts[at]!.split(/^(?=#+ )/m).map(wordsOf)]);
@@ -18,5 +18,5 @@ export async function loadManual(): Promise<KeptFiles> {
 /** The first line, which is the heading, and every word once. */
 const wordsOf = (section: string) => [
   section.split("\n", 1)[0],
-  [...new Set(section.toLowerCase().match(/[\p{L}\d][\p{L}\d_]+/gu))].join(" "),
+  [...new Set(section.toLowerCase().match(/[\p{L}\d][\p{L}\d_]{2,}/gu))].join(" "),
 ];

@@ -25,12 +25,8 @@ const titleOf = (line) => line.replace(/^#+ /, "").replaceAll("`", "");
 /** @param {string} name @param {string} [heading] */
 const placeOf = (name, heading) => `#${name.slice(0, -3)}${heading === undefined ? "" : `:${anchorOf(heading)}`}`;
 
-/** Chapters of the reader first, those about decisions last. @param {string} name */
-const rank = (name) => {
-  const place = FIRST.indexOf(name);
-  if (place !== -1) return place;
-  return FIRST.length + (name.startsWith("decisions") ? 1 : 0);
-};
+/** @param {string} name */
+const rank = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
 
 /** @type {{ index: Index }} */
 const { index } = await import(addressOf("index.js"));
