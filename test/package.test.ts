@@ -242,7 +242,7 @@ async function evalsWithModel(t: TestContext, app: string, evals: (...args: stri
   writeFileSync(join(app, "service.yaml"), scripted);
 }
 
-test("penstock init --template and --from openapi: each project has a test of its own and a file of evals, which pass", async () => {
+test("penstock init --template and --from openapi, and in a repository whose package.json has no type: each project has a test of its own, which passes, and tsc has nothing to say", async () => {
   const app = await install("templates");
   for (const template of TEMPLATES) {
     const made = await penstock(app, "init", template, "--template", template);
@@ -267,20 +267,23 @@ test("penstock init --template and --from openapi: each project has a test of it
   const evals = await penstock(join(app, "pets"), "eval", "test/evals.yaml");
   assert.equal(evals.code, 0, evals.stdout + evals.stderr);
 
-  const all = { extends: "./chat/tsconfig.json", include: [...TEMPLATES, "pets"] };
+  const repository = join(app, "repository");
+  mkdirSync(repository);
+  writeFileSync(join(repository, "package.json"), JSON.stringify({ name: "repository", private: true }));
+  symlinkSync(join(app, "node_modules"), join(repository, "node_modules"));
+  const begun = await penstock(repository, "init");
+  assert.equal(begun.code, 0, begun.stderr);
+  assert.equal(JSON.parse(readFileSync(join(repository, "package.json"), "utf8")).type, undefined);
+  const checked = await node(repository, "--import", "tsx", "--test", "test/service.test.ts");
+  assert.equal(checked.code, 0, checked.stdout);
+
+  // All in one program of the compiler, whose options are those of each: a file is a module of its own package.json's kind there too.
+  const options = (project: string) =>
+    JSON.parse(readFileSync(join(app, project, "tsconfig.json"), "utf8")).compilerOptions;
+  for (const project of [...TEMPLATES, "pets", "repository"]) assert.deepEqual(options(project), options("chat"));
+  const all = { extends: "./chat/tsconfig.json", include: [...TEMPLATES, "pets", "repository"] };
   writeFileSync(join(app, "tsconfig.json"), JSON.stringify(all));
   assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
-});
-
-test("penstock init in a repository whose package.json has no type: tsc has nothing to say, and the test of the project passes", async () => {
-  const app = await install("repository");
-  writeFileSync(join(app, "package.json"), JSON.stringify({ name: "repository", private: true }));
-  const made = await penstock(app, "init");
-  assert.equal(made.code, 0, made.stderr);
-  assert.equal(JSON.parse(readFileSync(join(app, "package.json"), "utf8")).type, undefined);
-  assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
-  const tested = await node(app, "--import", "tsx", "--test", "test/service.test.ts");
-  assert.equal(tested.code, 0, tested.stdout);
 });
 
 test("npm run prepare in the clone of who installs from git leaves the package of the bundle, with its command where npm has read it", async () => {

@@ -2,7 +2,7 @@
 // `--checks` goes with a run of every file: types and lint are checked beside the first tests, and end the run when they find something.
 // `--watch` runs the named files again whenever they or what they import change.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, setPriority, tmpdir } from "node:os";
@@ -44,8 +44,8 @@ if (files.length === 0) {
  * take; what ends, blocks or measures its process, or replaces its timers, has one of its own.
  */
 const SHARING = {
-  "test/unit/": 16,
-  "test/contract/": 10,
+  "test/unit/": 24,
+  "test/contract/": 15,
   "test/manifest/": 8,
   "test/storage/": 4,
   "test/plugins/": 8,
@@ -119,7 +119,8 @@ function processes() {
     );
   const folderOf = (file) =>
     isAlone(file) ? undefined : Object.keys(SHARING).find((folder) => file.startsWith(folder));
-  const early = first.map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
+  const alone = rest.filter((file) => folderOf(file) === undefined);
+  const early = [...first, ...alone].map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
   const shared = Object.entries(SHARING).flatMap(([folder, together]) => {
     const mine = rest.filter((file) => folderOf(file) === folder);
     const count = Math.ceil(mine.length / together);
@@ -131,7 +132,7 @@ function processes() {
       ),
     );
   });
-  return [...early, ...shared, ...rest.filter((file) => folderOf(file) === undefined)];
+  return [...early, ...shared];
 }
 
 const binary = values.node === undefined ? process.execPath : fetchNode(values.node);
@@ -146,7 +147,7 @@ const options = [
   // For each test process: most of what tests make is garbage soon, and collecting it less often saves a twentieth of the run.
   "--max-semi-space-size=64",
   // More than there are processors: many tests wait.
-  `--test-concurrency=${availableParallelism() + 2}`,
+  `--test-concurrency=${availableParallelism() + 3}`,
   `--test-timeout=${timeout}`,
   "--test-reporter=spec",
   "--test-reporter-destination=stdout",
@@ -209,7 +210,7 @@ async function buildOnce() {
   const out = mkdtempSync(resolve("node_modules/.cache/test-build-"));
   temporary.push(out);
   const args = ["--import", "tsx", "core/codegen/build.ts", "--out", out];
-  const { status } = spawnSync(binary, args, { stdio: ["ignore", "ignore", "inherit"], env });
+  const [status] = await once(spawn(binary, args, { stdio: ["ignore", "ignore", "inherit"], env }), "exit");
   if (status !== 0) process.exit(status ?? 1);
   env.PENSTOCK_TEST_BUILD = join(out, "penstock.js");
   env.PENSTOCK_TEST_LOADER = await translateSources(join(out, "sources"));
@@ -218,8 +219,7 @@ async function buildOnce() {
 // What changes during a watch is in no build.
 const isWhole = wanted.length === 0 && !values.watch;
 const checked = values.checks && isWhole ? CHECKS.map(check) : [];
-if (isWhole) await buildOnce();
-const endPostgres = isWhole ? await sharePostgres() : () => undefined;
+const [endPostgres = () => undefined] = isWhole ? await Promise.all([sharePostgres(), buildOnce()]) : [];
 let status = 1;
 if (failure === "") {
   const paths = values.watch ? files : processes();
