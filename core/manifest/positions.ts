@@ -1,4 +1,5 @@
 /** The position of each value in a YAML document: line and column by path, and the position of each character of a text. */
+import { readFileSync, statSync } from "node:fs";
 import { LineCounter } from "yaml";
 import type { Path } from "./issues.ts";
 
@@ -121,4 +122,17 @@ export class Positions {
     const { line, col } = this.#lines.linePos(offset);
     return { line: Math.max(1, line), column: Math.max(1, col) };
   }
+}
+
+/** The line of a plugin's file with the field that a message begins with, such as `config.rate.minimum` or `unknown key "excute"`; else the first. */
+export function lineOf(file: string, message: string): number {
+  const [, field = ""] = /^(?:unknown key ")?([\w.]+)["' ]/.exec(message) ?? [];
+  const source = statSync(file, { throwIfNoEntry: false })?.isFile() ? readFileSync(file, "utf8") : "";
+  let at = 0;
+  for (const key of field.split(".")) {
+    const next = source.slice(at).search(new RegExp(`\\b${key}["']?\\s*[:(]`));
+    if (next === -1) break;
+    at += next;
+  }
+  return source.slice(0, at).split("\n").length;
 }

@@ -87,6 +87,7 @@ export const agentAttributes = ({ id, name, model, conversationId, input }: Agen
   "gen_ai.usage.output_tokens": undefined,
   "model.id": model.id,
   "usage.cost": undefined,
+  "agent.run.status": undefined,
 });
 
 interface AgentSpanOutcome {

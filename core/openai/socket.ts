@@ -11,8 +11,9 @@ import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
 import type { Peer, SocketHandlers } from "../http/socket.ts";
 import type { Charge } from "../http/uploads.ts";
-import { invalid, messageOf, rateLimited, ServiceError, unavailable } from "../lib/errors.ts";
+import { invalid, rateLimited, ServiceError, unavailable } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
+import { logError } from "../observability/failures.ts";
 import { finished } from "./create-response.ts";
 import { errorFields, inOwnWords, OpenaiError, statusOf, unsupported } from "./errors.ts";
 import type { EarlierItems } from "./items.ts";
@@ -178,10 +179,7 @@ class ResponsesSocket {
   }
 
   #log(error: unknown): void {
-    const { logger } = this.#peer;
-    if (this.#peer.closed) return;
-    if (!(error instanceof ServiceError)) logger.error({ err: error }, messageOf(error));
-    else if (error.cause !== undefined) logger.warn({ ...error.logged, err: error.cause }, error.message);
+    if (!this.#peer.closed) logError(this.#peer.logger, error);
   }
 }
 

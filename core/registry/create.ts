@@ -38,7 +38,10 @@ export function configure(
 ): Configured {
   const { compiler = createSchemaCompiler({ defaults: true }) } = options;
   const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
-  const schema = plugin.config ?? { type: "object" };
+  const { config: own = { type: "object" } } = plugin;
+  // One that lists its keys and says nothing of others has no others.
+  const isOpen = own.properties === undefined || "additionalProperties" in own;
+  const schema = isOpen ? own : { unevaluatedProperties: false, ...own };
   try {
     const validate = compiler.compile(schema);
     if (validate(filled)) return { config: filled, problem: null };

@@ -27,7 +27,7 @@ export function createHost(options: HostOptions): OwnedHost {
     controller.abort(new Error("the service is stopping"));
     for (let callback = callbacks.pop(); callback !== undefined; callback = callbacks.pop()) {
       try {
-        await within(ON_CLOSE_TIMEOUT_MS, callback());
+        await inTime(ON_CLOSE_TIMEOUT_MS, callback());
       } catch (error) {
         // The other callbacks must still run: each releases a resource of its own.
         options.logger.warn({ err: error }, `onClose of a plugin failed: ${messageOf(error)}`);
@@ -53,13 +53,13 @@ function withoutStore(): never {
 }
 
 /** @throws Error when it takes longer */
-async function within(milliseconds: number, work: void | Promise<void>): Promise<void> {
+export async function inTime<T>(milliseconds: number, work: T | Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => reject(new Error(`it took longer than ${milliseconds / 1000} s`)), milliseconds);
   });
   try {
-    await Promise.race([work, late]);
+    return await Promise.race([work, late]);
   } finally {
     clearTimeout(timer);
   }

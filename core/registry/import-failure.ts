@@ -21,15 +21,16 @@ export function describeImportFailure(thrown: unknown, file: string): string {
     ([, line, column, text]) => `line ${line}, column ${Number(column) + 1}: ${text}`,
   );
   if (syntax.length > 0) return `syntax error in ${syntax.join("; ")}`;
+  const [, line] = stack?.split(`${file}:`) ?? [];
+  const at = line === undefined ? "" : ` (line ${parseInt(line, 10)})`;
   // Linking fails with a SyntaxError too, when an import has a name that the other module does not export.
-  if (message.startsWith("The requested module")) return oneLine(message);
+  if (message.startsWith("The requested module")) return `${oneLine(message)}${at}`;
   if (name === "SyntaxError") return `syntax error: ${oneLine(message)}`;
 
   const missing = NOT_FOUND_CODES.includes(code ?? "") ? NOT_FOUND.exec(message) : null;
   if (missing !== null) return describeMissing(missing[1]!, missing[2], file);
 
-  const line = lineIn(stack, file);
-  return `threw while it was imported${line === undefined ? "" : ` (line ${line})`}: ${oneLine(message)}`;
+  return `threw while it was imported${at}: ${oneLine(message)}`;
 }
 
 function describeMissing(specifier: string, importer: string | undefined, file: string): string {
@@ -50,12 +51,6 @@ function packageFolder(importer: string, file: string): string {
     if (existsSync(join(folder, "package.json"))) return folder;
   const root = dirname(dirname(file));
   return basename(root) === "plugins" ? dirname(root) : root;
-}
-
-/** The line number of the plugin file in a stack. */
-function lineIn(stack: string | undefined, file: string): string | undefined {
-  const at = stack?.indexOf(`${file}:`) ?? -1;
-  return at === -1 ? undefined : /^\d+/.exec(stack!.slice(at + file.length + 1))?.[0];
 }
 
 const oneLine = (text: string) =>

@@ -5,6 +5,7 @@ import { formatPath, suggest } from "../manifest/issues.ts";
 import { keywordNotices } from "../manifest/unknown-keywords.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { discover, type PluginFile, realFolder } from "./discover.ts";
+import { inTime } from "./host.ts";
 import { describeImportFailure } from "./import-failure.ts";
 import { fieldName, fieldProblems, isKind, kindRow, NAME } from "./kinds.ts";
 import { pluginSchemaProblems } from "./plugin-schema.ts";
@@ -26,7 +27,12 @@ function checkShape(namespace: Record<string, unknown>, kind: PluginKind): Shape
     return rejected(`kind is missing: add kind: "${kind}", or export through ${helperName(kind)} of #plugin`);
   if (exported.kind !== kind) return rejected(wrongKind(exported.kind, kind));
   const { fields } = kindRow(kind);
-  const problems = [...fieldProblems(exported, fields), ...misspelled(exported, fields.map(fieldName))];
+  const meant = misspelled(exported, fields.map(fieldName));
+  const others = fieldProblems(
+    exported,
+    fields.filter((field) => !meant.has(field)),
+  );
+  const problems = [...others, ...[...meant].map(([field, key]) => `unknown key "${key}", did you mean "${field}"?`)];
   return problems.length > 0 ? rejected(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
 }
 
@@ -42,12 +48,11 @@ function wrongKind(found: unknown, kind: PluginKind): string {
   return `kind is "${found}", but the file is in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
 }
 
-/** Finds misspelt optional fields, which would be ignored silently. A key that resembles no field is the author's own. */
-function misspelled(plugin: Record<string, unknown>, known: readonly string[]): string[] {
-  return Object.keys(plugin).flatMap((key) => {
-    const meant = known.includes(key) ? undefined : suggest(key, known);
-    return meant === undefined || plugin[meant] !== undefined ? [] : [`unknown key "${key}", did you mean "${meant}"?`];
-  });
+/** Misspelt keys by the field that is meant, which would be ignored silently. A key that resembles no field is the author's own. */
+function misspelled(plugin: Record<string, unknown>, known: readonly string[]): Map<string, string> {
+  const unknown = Object.keys(plugin).filter((key) => !known.includes(key));
+  const meant = unknown.map((key) => [suggest(key, known) ?? "kind", key] as const);
+  return new Map(meant.filter(([field]) => plugin[field] === undefined));
 }
 
 const helperName = (kind: PluginKind) => `define${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
@@ -90,34 +95,34 @@ export async function loadPlugins(
   const found = roots.map(discover);
   const files = found.flatMap((discovery) => discovery.files);
   await prepareResolution(files.map(({ file }) => file));
-  const loaded = await loadAll(files, roots);
+  guardExit(roots);
+  const loaded = await Promise.all(files.map(load));
   const { entries: own, clashes } = register(loaded);
-  const taken = new Set(own.map(({ kind, name }) => registryKey(kind, name)));
-  const isTaken = ({ kind, name }: Pick<RegistryEntry, "kind" | "name">) => taken.has(registryKey(kind, name));
-  const entries = [...builtIn.filter((plugin) => !isTaken(plugin)).map((plugin) => ({ ...plugin, file: "" })), ...own];
-  const known = new Set(builtIn.map(({ kind, name }) => registryKey(kind, name)));
+  const taken = new Set(own.map(registryKey));
+  const kept = builtIn.filter((plugin) => !taken.has(registryKey(plugin)));
+  const entries = [...kept.map((plugin) => ({ ...plugin, file: "" })), ...own];
+  const known = new Set(builtIn.map(registryKey));
   const problems = [...found, ...loaded, { problems: clashes }].flatMap((part) => part.problems);
   return {
     registry: new Registry(entries, roots),
     problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)),
     notices: own.flatMap(schemaNotices),
-    replaced: own.filter(({ kind, name }) => known.has(registryKey(kind, name))),
+    replaced: own.filter((entry) => known.has(registryKey(entry))),
   };
 }
 
-/** While plugins load, `process.exit` in one of them throws, so that the start does not end without a word. */
-async function loadAll(files: PluginFile[], folders: string[]): Promise<Loaded[]> {
+const FOLDERS = new Set<string>();
+
+/** From now on `process.exit` in a plugin of these folders throws, so that the service does not end without a word. */
+function guardExit(folders: readonly string[]): void {
   const { exit } = process;
-  process.exit = (code) => {
-    const error = new Error("process.exit ends the whole service: throw an error instead");
-    if (!folders.some((folder) => error.stack?.includes(folder))) exit.call(process, code);
-    throw error;
-  };
-  try {
-    return await Promise.all(files.map(load));
-  } finally {
-    process.exit = exit;
-  }
+  if (FOLDERS.size === 0)
+    process.exit = (code) => {
+      const error = new Error("process.exit ends the whole service: throw an error instead");
+      for (const folder of FOLDERS) if (error.stack?.includes(folder)) throw error;
+      return exit.call(process, code);
+    };
+  for (const folder of folders) FOLDERS.add(`${folder}/`);
 }
 
 interface Loaded {
@@ -132,7 +137,7 @@ async function load({ kind, file, stem }: PluginFile): Promise<Loaded> {
   });
   let namespace: Record<string, unknown>;
   try {
-    namespace = await withinLimit(import(pathToFileURL(file).href));
+    namespace = await inTime(IMPORT_TIMEOUT_MS, import(pathToFileURL(file).href));
   } catch (error) {
     return failed("import", [describeImportFailure(error, file)]);
   }
@@ -144,18 +149,6 @@ async function load({ kind, file, stem }: PluginFile): Promise<Loaded> {
   const schemas = configSchemaProblems(plugin);
   if (schemas.length > 0) return failed("config", schemas);
   return { entry: { kind, name, file, plugin }, problems: [] };
-}
-
-async function withinLimit<T>(imported: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`still waiting after ${IMPORT_TIMEOUT_MS / 1000} s`)), IMPORT_TIMEOUT_MS);
-  });
-  try {
-    return await Promise.race([imported, limit]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 /** A cheap check at every start; compiling the schema (`configure`) finds other problems, such as a `$ref` without a target. */
@@ -183,7 +176,7 @@ function register(loaded: readonly Loaded[]): { entries: RegistryEntry[]; clashe
   const clashes: PluginProblem[] = [];
   for (const { entry } of loaded) {
     if (entry === null) continue;
-    const key = registryKey(entry.kind, entry.name);
+    const key = registryKey(entry);
     const first = entries.get(key);
     if (first === undefined) entries.set(key, entry);
     else {

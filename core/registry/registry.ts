@@ -17,7 +17,7 @@ export class Registry {
   /** @param entries unique by kind and name */
   constructor(entries: readonly RegistryEntry[], folders: readonly string[] = []) {
     this.folders = folders;
-    this.#entries = new Map(entries.map((entry) => [registryKey(entry.kind, entry.name), entry]));
+    this.#entries = new Map(entries.map((entry) => [registryKey(entry), entry]));
   }
 
   get<K extends PluginKind>(kind: K, name: string): PluginKinds[K] | undefined {
@@ -25,7 +25,7 @@ export class Registry {
   }
 
   entry<K extends PluginKind>(kind: K, name: string): RegistryEntry<K> | undefined {
-    return this.#entries.get(registryKey(kind, name)) as RegistryEntry<K> | undefined;
+    return this.#entries.get(registryKey({ kind, name })) as RegistryEntry<K> | undefined;
   }
 
   /** Sorted names. */
@@ -37,4 +37,4 @@ export class Registry {
   }
 }
 
-export const registryKey = (kind: PluginKind, name: string) => `${kind} ${name}`;
+export const registryKey = ({ kind, name }: Pick<RegistryEntry, "kind" | "name">) => `${kind} ${name}`;

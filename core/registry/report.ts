@@ -1,6 +1,7 @@
 /** Issues about plugins, for the report at boot. */
 import { basename, dirname, parse } from "node:path";
 import type { Issue } from "../manifest/issues.ts";
+import { lineOf } from "../manifest/positions.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 import { PLUGIN_KINDS } from "./kinds.ts";
 import { type PluginProblem, shortPath } from "./problem.ts";
@@ -30,9 +31,9 @@ export const replacementIssue = ({ kind, name, file }: RegistryEntry): Issue => 
   message: `this ${kind} replaces the built-in one`,
 });
 
-/** The issue of a plugin. Its position is read from the cause, where import failures have it as `line 4, column 1`. */
+/** The issue of a plugin. Import failures have its position as `line 4, column 1`; others name a field, which is looked for. */
 export function pluginIssue({ file, phase, cause }: PluginProblem): Issue {
-  const [, line = "1", column = "1"] = /\bline (\d+)(?:, column (\d+))?/.exec(cause) ?? [];
+  const [, line = lineOf(file, cause), column = 1] = /\bline (\d+)(?:, column (\d+))?/.exec(cause) ?? [];
   const place = { line: Number(line), column: Number(column) };
   return { severity: "error", file: shortPath(file), ...place, path: phase, message: cause };
 }

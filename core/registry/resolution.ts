@@ -51,15 +51,17 @@ function isModulePackage(folder: string): boolean {
   }
 }
 
-type Esbuild = typeof import("esbuild");
+/** The esbuild that tsx uses. */
+export function loadEsbuild(): typeof import("esbuild") {
+  const tsx = createRequire(import.meta.url).resolve("tsx/package.json");
+  return createRequire(tsx)("esbuild");
+}
 
 async function waits(file: string): Promise<boolean> {
   const source = await readFile(file, "utf8").catch(() => "");
   // Most files use await only inside functions, which only a parser can tell.
   if (!/\bawait\b/.test(source)) return false;
-  // The esbuild that tsx uses.
-  const tsx = createRequire(import.meta.url).resolve("tsx/package.json");
-  const { transform } = createRequire(tsx)("esbuild") as Esbuild;
+  const { transform } = loadEsbuild();
   const loader = extname(file) === ".ts" ? "ts" : "js";
   return transform(source, { loader, format: "cjs", logLevel: "silent" }).then(
     () => false,

@@ -28,6 +28,7 @@ import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/e
 import type { EventProducer } from "../lib/event-sink.ts";
 import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
+import { logError } from "../observability/failures.ts";
 import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
@@ -387,10 +388,10 @@ export class KeptRuns implements RunKeeper {
       live.hasFailed = !call.signal.aborted;
       live.reject(error);
       if (call.signal.aborted) throw error;
+      logError(live.call.logger, error, { agentId: agent.id, runId });
       // What is on record is the kind of the failure, not the code of what caused it.
       if (error instanceof ServiceError) throw Object.assign(new Error(error.message), { code: error.kind });
       // The message of any other error is for the log alone.
-      live.call.logger.error({ err: error }, `a run of agent ${JSON.stringify(agent.id)} failed`);
       throw new Error("internal error");
     } finally {
       sink.end();

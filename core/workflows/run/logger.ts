@@ -1,7 +1,7 @@
 /** The logger of an execution: its lines name the execution. */
 import type { Logger } from "pino";
 import { boundLogger } from "../../observability/bound-logger.ts";
-import { isRun } from "../journal/run-record.ts";
+import { isRun, runIdOf } from "../journal/run-record.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { ExecutionCaller } from "./environment.ts";
 import type { ExecutionSpans } from "./spans.ts";
@@ -25,10 +25,16 @@ export function executionLogger({ caller, state, spans }: LoggedExecution): Logg
   });
 }
 
-/** Logs the error with which an execution has ended. Runs of agents are logged by who asked for them. */
-export function logFailure(execution: LoggedExecution): void {
+/** Logs the error with which an execution has ended, unless the run of an agent has logged it. */
+export function logFailure(execution: LoggedExecution, isWorkedOn: boolean): void {
   const { status, error, start } = execution.state;
-  if (status !== "error" || error === null || isRun(start.workflowId)) return;
+  if (status !== "error" || error === null) return;
   const { stepId, message } = error;
+  if (isRun(start.workflowId)) {
+    const about = { agentId: start.workflowName, conversationId: start.conversationId, userId: start.userId };
+    const runId = runIdOf(start);
+    if (!isWorkedOn) boundLogger(execution.caller.logger, about).warn({ runId }, `the run failed: ${message}`);
+    return;
+  }
   executionLogger(execution).warn({ stepId }, `the execution failed at step ${stepId}: ${message}`);
 }
