@@ -14,7 +14,7 @@ const KEY = "the key of the console";
 const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
 
 /** Moments and texts of the lines of the log that are shown, with what is bound to each. */
-const LINES = `[...document.querySelectorAll(".lines li")].map((line) => [
+const LINES = `[...document.querySelectorAll(".lines > div")].map((line) => [
   line.querySelector("time").dateTime,
   line.textContent,
 ])`;
@@ -176,6 +176,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
   test("where no WebSocket comes through, lines of the log are asked for: each once, in their order", async (t) => {
     const service = await startService(t, CONSOLE_MANIFEST);
     const address = await startPrefixProxy(t, { prefix: "/desk", port: service.port, sockets: false });
+    for (let line = 0; line < 6; line++) await service.get("/agents");
     const { page, context } = await openConsole(browser, `${address}#/logs?level=debug`);
     await page.getByRole("status").filter({ hasText: "Not live: asked for every 2 s." }).waitFor();
     service.logger.warn("another line");
