@@ -42,8 +42,8 @@ export function check(invocation: Invocation): Promise<number> {
     if (invocation.json === true) process.stdout.write(`${JSON.stringify({ valid, issues }, null, 2)}\n`);
     else {
       printIssues(issues);
-      const maps = issues.flatMap(({ path, message }) => /^\w+(?=\..*unknown key)/.exec(`${path} ${message}`) ?? []);
-      if (maps.length > 0) process.stderr.write(`see docs/reference/manifest.md: ${[...new Set(maps)].join(", ")}\n`);
+      const map = /\w+(?=\.\S*: unknown key)/.exec(issues.map(formatIssue).join("\n"))?.[0];
+      if (map !== undefined) process.stderr.write(`see docs/reference/manifest.md: ${map}\n`);
       if (valid) process.stdout.write(`${invocation.config} is valid\n`);
     }
     return valid ? 0 : 1;

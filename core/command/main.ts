@@ -1,6 +1,5 @@
 /** The command line: `penstock [serve]`, or another command of the table below. */
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, parseEnv } from "node:util";
 import { messageOf } from "../lib/errors.ts";
@@ -65,7 +64,8 @@ Chapters of the manual, which a running service shows at /docs
   workflows.md             executions
   client.md                client
   getting-started.md       init and build
-They are in `;
+They are in dist/docs of the package, and in docs of a checkout.
+`;
 
 interface Command {
   /** The required words after the command, each with an example. */
@@ -110,8 +110,7 @@ const COMMANDS: Record<string, Command> = {
 };
 
 async function help(): Promise<number> {
-  const { PROJECT } = await import("../lib/version.ts");
-  process.stdout.write(`${HELP}${join(PROJECT, "docs")}\n`);
+  process.stdout.write(HELP);
   return 0;
 }
 
@@ -153,7 +152,7 @@ const COMMANDS_OF_OPTION = {
 export async function main(argv: string[]): Promise<void> {
   try {
     const { values, positionals } = parse(argv);
-    if (values.help) return void (await help());
+    if (values.help) return void help();
     if (values.version) return void process.stdout.write(`${(await import("../lib/version.ts")).VERSION}\n`);
     const [name, ...rest] = nameFirst(positionals);
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
