@@ -3022,6 +3022,56 @@ export interface ProviderMetadata {
 }
 
 /**
+ * The body of an error reply below `/v1`, in OpenAI's format.
+ */
+export interface OpenaiFailure {
+  error: {
+    /**
+     * A message that a person can act on.
+     */
+    message: string;
+    /**
+     * The kind of error, by its status.
+     */
+    type: string;
+    /**
+     * The field that is wrong; empty where it is none.
+     */
+    param: string;
+    /**
+     * Machine-readable code of the error.
+     */
+    code: string;
+  };
+}
+
+/**
+ * An error of JSON-RPC 2.0.
+ */
+export interface RpcFailure {
+  jsonrpc: "2.0";
+  /**
+   * That of the request; null where it is not known.
+   */
+  id?: string | number | null;
+  error: {
+    code: number;
+    message: string;
+    /**
+     * Details, as the protocol says.
+     */
+    data?: {
+      [k: string]: unknown;
+    };
+  };
+}
+
+/**
+ * An error of JSON-RPC, or of the service before the message was read.
+ */
+export type RpcOrServiceFailure = RpcFailure | ErrorEnvelope;
+
+/**
  * A route or a WebSocket, and what it asks for.
  */
 export interface RouteState {
@@ -8538,6 +8588,9 @@ export interface Schemas {
   Usage: Usage;
   FinishReason: FinishReason;
   ProviderMetadata: ProviderMetadata;
+  OpenaiFailure: OpenaiFailure;
+  RpcFailure: RpcFailure;
+  RpcOrServiceFailure: RpcOrServiceFailure;
   RouteState: RouteState;
   RouteStates: RouteStates;
   ManifestValue: ManifestValue;

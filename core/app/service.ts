@@ -20,6 +20,7 @@ import { Serialized } from "../lib/serialized.ts";
 import { parsePath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { ListChanges } from "../mcp/list-changes.ts";
 import type { McpServer } from "../mcp/servers.ts";
 import type { ToolDirectory } from "../mcp/tool-directory.ts";
 import { type MemoryChoice, memoryChoice } from "../memory/choose.ts";
@@ -107,8 +108,8 @@ export function routeStates({
 const byPath = (a: { path: string; method: string }, b: { path: string; method: string }) =>
   a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1;
 
-/** What the stages of boot have made. */
-interface ServiceParts {
+/** What the stages of boot have made, as far as handlers see it. */
+export interface ServiceParts {
   readonly manifest: Manifest;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly tools: ToolDirectory;
@@ -133,6 +134,8 @@ interface ServiceParts {
   readonly platform: Platform;
   /** MCP servers by id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
+  /** Tells those who listen to an MCP server. */
+  readonly mcpLists: ListChanges;
   /** Recorded traces of runs. */
   readonly traces: Traces;
   /** The tasks of agents over A2A. */
@@ -185,8 +188,7 @@ const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 export function createService(
   parts: ServiceParts & { readonly loaded: Pick<LoadedManifest, "manifest" | "explain"> },
 ): Service {
-  const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
-  const { access, store, logs, logNews, platform, meters, metrics, traces, responses, turns } = parts;
+  const { manifest, agents, tools, memories, routes, sockets, access, meters } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let toolList: Serialized | null = null;
@@ -207,27 +209,7 @@ export function createService(
     service.cards.forget();
   });
   const service: Service = {
-    manifest,
-    agents,
-    tools,
-    approvals,
-    memories,
-    turns,
-    workflows,
-    runs,
-    mcpServers,
-    a2a,
-    responses,
-    routes,
-    sockets,
-    access,
-    store,
-    logs,
-    platform,
-    meters,
-    metrics,
-    traces,
-    logNews,
+    ...parts,
     chooseMemory: memoryChoice(manifest, memories),
     isolated: isIsolated(manifest),
     toolList() {

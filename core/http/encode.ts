@@ -49,7 +49,11 @@ const DEFAULT_HEADERS: Partial<Record<ErrorKind, HeaderList>> = {
 };
 
 /** Writes failures in a protocol's own format: the status, the body, and headers beside those that every failure has. */
-export type ErrorForm = (error: ServiceError) => ErrorReply;
+export interface ErrorForm {
+  (error: ServiceError): ErrorReply;
+  /** What the body of a failure is, for `/doc`; default: the envelope. */
+  schemaOf?: (kind: ErrorKind) => string;
+}
 
 export const enveloped: ErrorForm = ({ kind, message }) => ({
   status: STATUS[kind],

@@ -1,5 +1,6 @@
 /** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that it refers to. */
 import { type ErrorKind, STATUS } from "../lib/errors.ts";
+import type { ErrorForm } from "./encode.ts";
 
 export type OpenapiSchema = Record<string, unknown>;
 
@@ -14,6 +15,11 @@ const FAILURES = {
     "authentication required: send a user's token in the header Authorization: Bearer TOKEN",
   ],
   not_found: ["NotFound", "What the path names does not exist.", 'no agent is called "suport"'],
+  method_not_allowed: [
+    "MethodNotAllowed",
+    "The path has other methods: `Allow` names them.",
+    "GET is not allowed here, only POST",
+  ],
   conflict: [
     "Conflict",
     "The id is taken, or another request comes first: then `Retry-After` says when to try again.",
@@ -40,45 +46,53 @@ const FAILURES = {
 
 export type Failure = keyof typeof FAILURES;
 
-/** References to the error replies: `{"404": {"$ref": "#/components/responses/NotFound"}}`. */
-export function failureReplies(kinds: readonly Failure[]): Record<string, object> {
+/** References to the error replies, `{"404": {"$ref": "#/components/responses/NotFound"}}`, and those of a form of its own. */
+export function failureReplies(kinds: readonly Failure[], schemaOf?: ErrorForm["schemaOf"]): Record<string, object> {
   return Object.fromEntries(
-    kinds.map((kind) => [STATUS[kind], { $ref: `#/components/responses/${FAILURES[kind][0]}` }]),
+    kinds.map((kind) => {
+      const schema = schemaOf?.(kind) ?? ENVELOPE;
+      const reference = { $ref: `#/components/responses/${FAILURES[kind][0]}` };
+      return [STATUS[kind], schema === ENVELOPE ? reference : failureReply(kind, schema)];
+    }),
   );
 }
 
-export function failureComponents(used: ReadonlySet<Failure>): Record<string, object> {
-  const components: Record<string, object> = {};
-  for (const kind of Object.keys(FAILURES) as Failure[]) {
-    if (!used.has(kind)) continue;
-    const [name, description, error] = FAILURES[kind];
-    const retry = kind === "unavailable" ? { "retry-after": { $ref: "#/components/headers/RetryAfter" } } : {};
-    components[name] = {
-      description,
-      headers: {
-        "x-request-id": { $ref: "#/components/headers/RequestId" },
-        "x-error-code": {
-          description: "Machine-readable code of the error.",
-          schema: { type: "string" },
-          example: kind,
-        },
-        "x-error-source": {
-          description: "Whose error it is: that of the model's provider, or of this service.",
-          schema: { type: "string", enum: ["provider", "service"] },
-          example: "service",
-        },
-        ...retry,
+const ENVELOPE = "ErrorEnvelope";
+
+function failureReply(kind: Failure, schema: string): object {
+  const [, description, error] = FAILURES[kind];
+  return {
+    description,
+    headers: {
+      "x-request-id": { $ref: "#/components/headers/RequestId" },
+      "x-error-code": {
+        description: "Machine-readable code of the error.",
+        schema: { type: "string" },
+        example: kind,
       },
-      content: {
-        "application/json": {
-          schema: { $ref: `${SCHEMA_REFERENCE}ErrorEnvelope` },
-          example: { success: false, error },
-        },
+      "x-error-source": {
+        description: "Whose error it is: that of the model's provider, or of this service.",
+        schema: { type: "string", enum: ["provider", "service"] },
+        example: "service",
       },
-    };
-  }
-  return components;
+      ...(kind === "unavailable" && { "retry-after": { $ref: "#/components/headers/RetryAfter" } }),
+    },
+    content: {
+      "application/json": {
+        schema: { $ref: SCHEMA_REFERENCE + schema },
+        ...(schema === ENVELOPE && { example: { success: false, error } }),
+      },
+    },
+  };
 }
+
+/** The replies that operations refer to. @param text of all operations */
+export const failureComponents = (text: string): Record<string, object> =>
+  Object.fromEntries(
+    Object.entries(FAILURES)
+      .filter(([, [name]]) => text.includes(`#/components/responses/${name}"`))
+      .map(([kind, [name]]) => [name, failureReply(kind as Failure, ENVELOPE)]),
+  );
 
 export const HEADERS = {
   RequestId: {

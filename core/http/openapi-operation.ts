@@ -4,11 +4,6 @@ import type { Route, RouteOutput } from "./route.ts";
 
 type Schemas = Readonly<Record<string, OpenapiSchema>>;
 
-/** Further statuses whose reply has the shape of the 200, by operation. */
-const OTHER_REPLIES: Record<string, [status: number, description: string]> = {
-  "platform.readiness": [503, "Not ready."],
-};
-
 const PATH_PARAMETERS: Record<string, string> = {
   "agents/id": "Id of the agent.",
   "agents/conversationId": "Id of the conversation.",
@@ -33,15 +28,12 @@ const KEY_PARAMETER = {
   schema: { type: "string", pattern: "^[!-~]{1,255}$" },
 };
 
-/** The documentation of request headers, for the names in `readsHeaders`. */
-const HEADER_PARAMETERS: Readonly<Record<string, object>> = {
-  "x-approval-id": {
-    name: "x-approval-id",
-    in: "header",
-    required: false,
-    description: "The approval that the same call was told to wait for, once a person has said yes.",
-    schema: { type: "string" },
-  },
+const APPROVAL_PARAMETER = {
+  name: "x-approval-id",
+  in: "header",
+  required: false,
+  description: "The approval that the same call was told to wait for, once a person has said yes.",
+  schema: { type: "string" },
 };
 
 /** The header with which clients continue a resumable stream. */
@@ -109,10 +101,8 @@ function pathParameters(path: string, samples: Readonly<Record<string, string | 
 }
 
 function headerParameters({ method, output, readsHeaders }: Route<never>): object[] {
-  const read = Array.isArray(readsHeaders) ? readsHeaders : [];
-  const known = read.flatMap((name: string) =>
-    Object.hasOwn(HEADER_PARAMETERS, name) ? [HEADER_PARAMETERS[name]!] : [],
-  );
+  const known =
+    Array.isArray(readsHeaders) && readsHeaders.includes(APPROVAL_PARAMETER.name) ? [APPROVAL_PARAMETER] : [];
   return method === "GET" && "resumable" in output ? [...known, LAST_EVENT_PARAMETER] : known;
 }
 
@@ -142,14 +132,14 @@ function requestBody(route: Route<never>, schema: OpenapiSchema, schemas: Schema
 }
 
 function replies(route: Route<never>, schemas: Schemas): Record<string, object> {
+  const { output, operation } = route;
+  if ("raw" in output && output.raw.length === 0) return {};
   const reply = describeReply(route, schemas);
-  const other = Object.hasOwn(OTHER_REPLIES, route.operation) ? OTHER_REPLIES[route.operation] : undefined;
-  const more = other === undefined ? {} : { [other[0]]: { ...reply, description: other[1] } };
   return {
-    [successStatus(route.output)]: reply,
-    ...acceptedReply(route.output, schemas),
-    ...emptyReply(route.output),
-    ...more,
+    [successStatus(output)]: reply,
+    ...acceptedReply(output, schemas),
+    ...emptyReply(output),
+    ...(operation === "platform.readiness" && { 503: { ...reply, description: "Not ready." } }),
   };
 }
 

@@ -2,7 +2,6 @@
 import { readDefinitions } from "../manifest/definitions.ts";
 import {
   describeTag,
-  type Failure,
   failureComponents,
   failureReplies,
   HEADERS,
@@ -76,7 +75,6 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
   const schemas = documentedSchemas(readDefinitions(["api", "events"], SCHEMA_REFERENCE));
   const paths: Record<string, Record<string, unknown>> = Object.create(null);
   const tags = new Map<string, { name: string; description: string }>();
-  const used = new Set<Failure>();
   const schemes = new Set<string>();
   for (const row of routes) {
     const route = row as Route<never>;
@@ -84,9 +82,8 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
     const security = info.security?.of(route) ?? [];
     const failures = possibleFailures(route);
     if (security.length > 0) failures.push("unauthorized");
-    for (const kind of failures) used.add(kind);
     for (const name of security.flatMap(Object.keys)) schemes.add(name);
-    Object.assign(operation.responses as object, failureReplies(failures));
+    Object.assign(operation.responses as object, failureReplies(failures, route.errors?.schemaOf));
     if (info.security !== undefined) operation.security = security;
     const tag = describeTag(route.operation);
     tags.set(tag.name, tag);
@@ -94,7 +91,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
     paths[path] ??= {};
     paths[path][route.method.toLowerCase()] = operation;
   }
-  const responses = failureComponents(used);
+  const responses = failureComponents(JSON.stringify(paths));
   return {
     openapi: "3.1.0",
     info: { title: info.title, version: info.version, description: DESCRIPTION },

@@ -76,7 +76,7 @@ export type RouteOutput =
    * the JSON envelope. `malformed` makes the reply to a body that is not JSON; without it that is the envelope too.
    */
   | {
-      /** Content types of its replies, for `/doc`. */
+      /** Content types of its replies, for `/doc`; none: it only fails. */
       raw: readonly string[];
       malformed?: (problem: string) => RawReply;
     };
@@ -159,7 +159,7 @@ export interface Route<
   /** The schemas of a plugin's route, for `/doc`. */
   schemas?: { query?: object; body?: object; response?: object };
   /** Kinds of failure that do not follow from the route's form, for `/doc`. */
-  failures?: readonly ("not_found" | "conflict")[];
+  failures?: readonly ("not_found" | "conflict" | "method_not_allowed")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
   /** Which pages may use the route beside those of the service; others get 403. Without it only CORS decides what pages may read. */

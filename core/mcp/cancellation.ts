@@ -6,7 +6,6 @@
 import { randomUUID } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import type { Context } from "../http/route.ts";
-import type { OnToolProgress } from "../lib/tool-progress.ts";
 
 const SESSION_HEADER = "mcp-session-id";
 
@@ -21,7 +20,10 @@ export class Cancellations<S> {
     const controller = new AbortController();
     this.#running.set(key, controller);
     try {
-      return await work(new McpCall(call, { cancelled: controller.signal }));
+      const signal = AbortSignal.any([call.signal, controller.signal]);
+      // As with the signal of the call: every tool that runs in parallel adds a listener.
+      setMaxListeners(0, signal);
+      return await work(callWith(call, { signal, aborts: undefined }));
     } finally {
       if (this.#running.get(key) === controller) this.#running.delete(key);
     }
@@ -31,9 +33,7 @@ export class Cancellations<S> {
   handleMessage(call: Context<S>, body: unknown): void {
     for (const message of [body].flat() as { method?: unknown; params?: { requestId?: unknown } }[]) {
       if (message?.method !== "notifications/cancelled") continue;
-      const id = message.params?.requestId;
-      if (typeof id !== "string" && typeof id !== "number") continue;
-      const key = callKey(call, id);
+      const key = callKey(call, message.params?.requestId);
       if (key !== null) this.#running.get(key)?.abort(new Error("the client has cancelled the call"));
     }
   }
@@ -44,62 +44,11 @@ export const sessionHeaders = (body: unknown): readonly string[] =>
   (body as { method?: unknown } | undefined)?.method === "initialize" ? [SESSION_HEADER, randomUUID()] : [];
 
 /** Null without a session. The user is part of the key, so that nobody can cancel the calls of somebody else. */
-function callKey({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: string | number): string | null {
+function callKey({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: unknown): string | null {
   const session = headers[SESSION_HEADER];
   return session === undefined ? null : JSON.stringify([user?.id ?? user?.sub, session, id]);
 }
 
 /** The call of a request, with a signal or a listener of its own. */
-export class McpCall<S> implements Context<S> {
-  readonly #call: Context<S>;
-  readonly signal: AbortSignal;
-  readonly progress: OnToolProgress | undefined;
-
-  constructor(call: Context<S>, { cancelled, progress }: { cancelled?: AbortSignal; progress?: OnToolProgress }) {
-    this.#call = call;
-    this.signal = cancelled === undefined ? call.signal : AbortSignal.any([call.signal, cancelled]);
-    this.progress = progress ?? call.progress;
-    // As with the signal of the call: every tool that runs in parallel adds a listener.
-    setMaxListeners(0, this.signal);
-  }
-
-  get service() {
-    return this.#call.service;
-  }
-
-  get user() {
-    return this.#call.user;
-  }
-
-  get caller() {
-    return this.#call.caller;
-  }
-
-  get requestId() {
-    return this.#call.requestId;
-  }
-
-  get logger() {
-    return this.#call.logger;
-  }
-
-  get trace() {
-    return this.#call.trace;
-  }
-
-  get client() {
-    return this.#call.client;
-  }
-
-  get headers() {
-    return this.#call.headers;
-  }
-
-  get cutShort() {
-    return this.#call.cutShort;
-  }
-
-  set cutShort(facts: Context<S>["cutShort"]) {
-    this.#call.cutShort = facts;
-  }
-}
+export const callWith = <S>(call: Context<S>, own: Partial<Context<S>>): Context<S> =>
+  new Proxy(call, { get: (whole, key) => Reflect.get(Object.hasOwn(own, key) ? own : whole, key) });

@@ -25,34 +25,30 @@ export class McpClients {
     this.#options = options;
   }
 
-  /** @param changed called when tools have come, changed or gone */
-  take(name: string, settings: McpClientManifest, changed: () => void): McpClient {
-    const key = keyOf(name, settings);
-    const known = this.#shared.get(key);
-    if (known !== undefined) {
-      known.users.add(changed);
-      return known.client;
-    }
-    const users = new Set([changed]);
-    const client = new McpClient(name, settings, {
-      ...this.#options,
-      prepare: createClientSchemas("input"),
-      changed: () => {
-        for (const user of [...users]) user();
-      },
-    });
-    this.#shared.set(key, { client, users });
-    return client;
+  /**
+   * @param changed called when tools have come, changed or gone
+   * @returns the client, and what closes it with its last user
+   */
+  take(name: string, settings: McpClientManifest, changed: () => void) {
+    const key = JSON.stringify([name, settings]);
+    const shared = this.#shared.get(key) ?? this.#make(name, settings);
+    const { client, users } = shared;
+    this.#shared.set(key, shared);
+    users.add(changed);
+    const release = async () => {
+      if (!users.delete(changed) || users.size > 0) return;
+      this.#shared.delete(key);
+      await client.close();
+    };
+    return { client, release };
   }
 
-  /** Closes the client with its last user. */
-  async release(name: string, settings: McpClientManifest, changed: () => void): Promise<void> {
-    const key = keyOf(name, settings);
-    const known = this.#shared.get(key);
-    if (known === undefined || !known.users.delete(changed) || known.users.size > 0) return;
-    this.#shared.delete(key);
-    await known.client.close();
+  #make(name: string, settings: McpClientManifest): Shared {
+    const users: Shared["users"] = new Set();
+    const changed = () => {
+      for (const user of [...users]) user();
+    };
+    const client = new McpClient(name, settings, { ...this.#options, prepare: createClientSchemas("input"), changed });
+    return { client, users };
   }
 }
-
-const keyOf = (name: string, settings: McpClientManifest): string => JSON.stringify([name, settings]);

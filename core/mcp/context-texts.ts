@@ -64,11 +64,9 @@ export class ContextTexts {
 
   /** Runs that need the same text at the same time ask for it once. */
   #shared(key: string, request: SourceRequest, user: User | null, known: KeptText | undefined): Promise<string> {
-    let running = this.#running.get(key);
-    if (running === undefined) {
-      running = this.#ask(key, request, user, known).finally(() => this.#running.delete(key));
-      this.#running.set(key, running);
-    }
+    const running =
+      this.#running.get(key) ?? this.#ask(key, request, user, known).finally(() => this.#running.delete(key));
+    this.#running.set(key, running);
     return running;
   }
 

@@ -25,24 +25,16 @@ export interface ForeignTool {
 export class ForeignTools {
   readonly #prepare: PrepareSchema;
   readonly #logger: Logger;
-  #byName: ReadonlyMap<string, ForeignTool> = new Map();
-  #wasListed = false;
+  /** From the last list, by their names in this service. */
+  byName: ReadonlyMap<string, ForeignTool> = new Map();
+  /** Whether there has been a list. */
+  wasListed = false;
   /** Tools that were left out, with their place in the list. */
   readonly #reported = new Set<string>();
 
   constructor(prepare: PrepareSchema, logger: Logger) {
     this.#prepare = prepare;
     this.#logger = logger;
-  }
-
-  /** From the last list, by their names in this service. */
-  get byName(): ReadonlyMap<string, ForeignTool> {
-    return this.#byName;
-  }
-
-  /** Whether there has been a list. */
-  get wasListed(): boolean {
-    return this.#wasListed;
   }
 
   /** Names are changed to the characters that models accept. Of two tools with the same name then, the first one is kept. */
@@ -60,8 +52,8 @@ export class ForeignTools {
     }
     if (listed.length > MAX_TOOLS)
       this.#logger.warn({ left: listed.length - MAX_TOOLS }, "some tools of the MCP server are left out");
-    this.#byName = tools;
-    this.#wasListed = true;
+    this.byName = tools;
+    this.wasListed = true;
   }
 
   /** The list is read again and again: a tool that stays malformed is reported once. */
@@ -73,7 +65,7 @@ export class ForeignTools {
   }
 
   #foreignTool({ name, description, inputSchema, shown }: ListedTool): ForeignTool {
-    const known = this.#byName.get(exposedName(name));
+    const known = this.byName.get(exposedName(name));
     const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);
     if (same && known.name === name) return { ...known, shown };
     const schema = foreignSchema(this.#prepare, this.#logger, name, inputSchema as object, "inputSchema");

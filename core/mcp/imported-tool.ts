@@ -29,24 +29,29 @@ export class ImportedTool implements Tool {
     this.meter = meter;
   }
 
+  /** As its server has listed it last. */
+  get #tool() {
+    return this.#client.tools.get(this.#short);
+  }
+
   get description(): string {
-    return this.#client.tools.get(this.#short)?.description ?? "";
+    return this.#tool?.description ?? "";
   }
 
   get parameters(): JsonSchema {
-    return this.#client.tools.get(this.#short)?.parameters ?? ANYTHING;
+    return this.#tool?.parameters ?? ANYTHING;
   }
 
   get shown(): object | undefined {
-    return this.#client.tools.get(this.#short)?.shown;
+    return this.#tool?.shown;
   }
 
   get available(): boolean {
-    return this.#client.connected && this.#client.tools.has(this.#short);
+    return this.#client.connected && this.#tool !== undefined;
   }
 
   validate(input: unknown): string | null {
-    return this.#client.tools.get(this.#short)?.validate(input) ?? null;
+    return this.#tool?.validate(input) ?? null;
   }
 
   run(input: unknown, call: ConfiguredCall): Promise<unknown> {

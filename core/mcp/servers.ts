@@ -4,6 +4,7 @@ import type { Manifest, McpServerManifest } from "../manifest/manifest.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { McpEndpoint, RunTool } from "./endpoint.ts";
 import { type Exposed, exposeAgent, exposeTool, exposeWorkflow } from "./exposed.ts";
+import type { ListChanges } from "./list-changes.ts";
 
 /** @typeParam S the service that handlers of the API are given */
 export class McpServer<S> {
@@ -29,10 +30,11 @@ export class McpServer<S> {
    * Created by the first call; later calls get the same one, whatever their arguments are.
    *
    * @param run how its tools are run
+   * @param lists tells clients that they have changed
    * @param keepAlive milliseconds between two heartbeats of a silent stream
    */
-  endpoint(run: RunTool<S>, keepAlive: number): Promise<McpEndpoint<S>> {
-    this.#endpoint ??= import("./endpoint.ts").then(({ createEndpoint }) => createEndpoint(this, run, keepAlive));
+  endpoint(...how: [run: RunTool<S>, lists: ListChanges, keepAlive: number]): Promise<McpEndpoint<S>> {
+    this.#endpoint ??= import("./endpoint.ts").then(({ createEndpoint }) => createEndpoint(this, ...how));
     return this.#endpoint;
   }
 }

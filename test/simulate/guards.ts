@@ -74,12 +74,6 @@ export const GUARDS: readonly Guard[] = [
     to: "",
   },
   {
-    ...MEMBERSHIP,
-    title: "what a process leaves is looked for when it is gone",
-    from: "if (hasChanged) for",
-    to: "if (this.#others.size > 9) for",
-  },
-  {
     ...COMMITS,
     title: "an id that a client has chosen belongs to one execution",
     from: "expect: [...expect, [key, null]] };",
@@ -102,6 +96,12 @@ export const GUARDS: readonly Guard[] = [
     title: "a commit whose answer was lost is recognised",
     from: "if (row?.value === value) return row.revision;",
     to: "",
+  },
+  {
+    file: "core/workflows/run/waiting-commits.ts",
+    title: "what a process has asked for an execution stays asked when it has lost that",
+    from: "if (!isRecorded || isConflict)",
+    to: "if (!isRecorded)",
   },
   {
     ...REPLIES,
@@ -270,6 +270,24 @@ export const GUARDS: readonly Guard[] = [
     title: "turns of one conversation come after each other",
     from: "return this.#membership.goneCheck()(process);",
     to: "return true;",
+  },
+  {
+    file: "core/agents/conversation/turn-claims.ts",
+    title: "of two turns that take the place of one whose process is gone, one has it",
+    from: "const expect = [[key, before?.revision ?? null]] as const;",
+    to: "const expect = undefined;",
+  },
+  {
+    file: "core/a2a/task-rows.ts",
+    title: "a message of A2A begins one task",
+    from: "      expect.push([messageKey, null]);\n",
+    to: "",
+  },
+  {
+    file: "core/a2a/tasks.ts",
+    title: "nobody sees a task of another user",
+    from: "if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) return undefined;",
+    to: "if (found === undefined) return undefined;",
   },
   {
     file: "core/memory/lookup.ts",

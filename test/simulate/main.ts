@@ -17,6 +17,10 @@ const { values } = parseArgs({
     quiet: { type: "boolean" },
   },
 });
+const cpuSeconds = () => {
+  const { user, system } = process.cpuUsage();
+  return Math.round((user + system) / 1e6);
+};
 const build = await buildService();
 const first = Number(values.seed);
 const steps = Number(values.steps);
@@ -28,7 +32,10 @@ for (let seed = first; seed < first + Number(values.seeds ?? 1); seed++) {
     digest,
     complaint,
     steps: played,
-  } = await simulate(build, seed, planOf(one), isQuiet ? undefined : console.log);
+  } = await simulate(build, seed, planOf(one), isQuiet ? {} : { onLine: console.log });
+  const count = seed - first + 1;
+  if (values.seeds !== undefined && count % 250 === 0)
+    console.log(`${count} seeds in ${cpuSeconds()} s of processor time`);
   if (complaint === null) {
     if (!isQuiet) console.log(`seed ${seed}: ${played} steps, trace ${digest}`);
     continue;
@@ -39,5 +46,5 @@ for (let seed = first; seed < first + Number(values.seeds ?? 1); seed++) {
   console.log(`  --seed ${seed} --steps ${steps} --only ${shrunk.only}`);
   console.log(`  ${JSON.stringify({ seed, actions: planOf(shrunk) })}`);
 }
-console.log(`${failed} failed`);
+console.log(`${failed} failed, in ${cpuSeconds()} s of processor time`);
 process.exit(failed === 0 ? 0 : 1);

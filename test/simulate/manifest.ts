@@ -50,8 +50,9 @@ export const manifestText = (version = 0): string =>
     },
     workflows: {
       chain: {
-        purpose: "Steps after each other, one that fails at first, and a question in between",
-        retry: { attempts: 2, delay: "200ms" },
+        purpose:
+          "Steps after each other, one that fails at first and is tried again after a sleep, and a question in between",
+        retry: { attempts: 2, delay: "2s" },
         steps: [
           { id: "one", andThen: act("one", { milliseconds: 1_000 }) },
           { id: "two", andThen: act("two", { fails: 1 }) },

@@ -72,7 +72,7 @@ function actionOf(random: Random, number: number, breaks: boolean, { clients, fa
     case "jump":
       return { at, kind, service, milliseconds: random.below(60_000) - 30_000 };
     case "network": {
-      const some = () => random.pick([0, 0.02, 0.2]);
+      const some = () => random.pick([0, 0.02, 0.2, 0.6]);
       const network = { slow: some(), refused: some() / 2, unanswered: some(), unheard: random.pick([0, 0.5, 1]) };
       return { at, kind, network, milliseconds: random.pick([2_000, 15_000]) };
     }

@@ -4,17 +4,16 @@
  */
 import * as realCrypto from "node:crypto";
 import { readFileSync as readFile, readdirSync as readFolder } from "node:fs";
-import { createRequire } from "node:module";
 import zlib from "node:zlib";
-import type { ValidateFunction } from "ajv/dist/2020.js";
 import type { Dispatch } from "../../core/http/exchange.ts";
+import type { LoadedManifest } from "../../core/manifest/load.ts";
 import type { Random } from "../fuzz/random.ts";
+import { closed } from "./closed.ts";
 import type { Database } from "./database.ts";
 import type { World } from "./world.ts";
 
-const require = createRequire(import.meta.url);
-
-const COMPILED = new Map<string, ValidateFunction>();
+/** Manifests that any process has read, by their texts. */
+const PARSED = new Map<string, LoadedManifest>();
 
 /** Does something to the world outside, once it is known that this process still lives. */
 type Effect = (kind: string, key: string, detail: unknown) => void;
@@ -49,8 +48,10 @@ export class SimulatedProcess {
   readonly random: Random;
   readonly files: ReadonlyMap<string, string>;
   readonly effect: Effect;
-  /** Schemas that any process has compiled. */
-  readonly compiled = COMPILED;
+  readonly parsed = PARSED;
+  /** Modules that are loaded once for all processes. */
+  shared: unknown;
+  readonly closed = closed;
   isAlive = true;
   /** Its clock may jump. */
   skew: number;
@@ -159,22 +160,6 @@ export class SimulatedProcess {
     return { happens, hears: false };
   }
 
-  /** A module of which only what is named may be used. */
-  closed(name: string, allowed: readonly string[]): Record<string, unknown> {
-    const real = require(`node:${name}`) as Record<string, unknown>;
-    return Object.fromEntries(
-      Object.entries(real).map(([key, value]) => {
-        if (allowed.includes(key) || typeof value !== "function") return [key, value];
-        return [
-          key,
-          function leavesTheSimulation() {
-            throw new Error(`${name}.${key} leaves the simulation`);
-          },
-        ];
-      }),
-    );
-  }
-
   #setTimer(delay: unknown, every: boolean, callback: (...values: unknown[]) => void, values: unknown[]): Timer {
     const number = ++this.#timers;
     const milliseconds = Math.max(Math.trunc(Number(delay)) || 0, 1);
@@ -271,7 +256,6 @@ export class SimulatedProcess {
       process: Object.create(process, Object.getOwnPropertyDescriptors(own)),
       crypto: { randomUUID: self.#uuid, getRandomValues: self.#fill, subtle: realCrypto.webcrypto.subtle },
       fetch: () => Promise.reject(new Error("fetch leaves the simulation")),
-      ...Object.fromEntries(CLOSED.map((name) => [name, undefined])),
     };
   }
 
@@ -325,7 +309,7 @@ export class SimulatedProcess {
     const timers = { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate };
     return {
       crypto: {
-        ...this.closed("crypto", CRYPTO),
+        ...closed("crypto", CRYPTO),
         randomBytes: this.#bytes,
         randomUUID: this.#uuid,
         randomFillSync: this.#fill,
@@ -334,7 +318,7 @@ export class SimulatedProcess {
           high === undefined ? this.random.below(low) : low + this.random.below(high - low),
       },
       fs: {
-        ...this.closed("fs", []),
+        ...closed("fs", []),
         readFileSync,
         existsSync: (path: unknown) => this.files.has(String(path)),
         readdirSync: (path: unknown) => (isSchema(path) ? readFolder(path) : noFile(path)),
@@ -343,10 +327,10 @@ export class SimulatedProcess {
         readlinkSync: noFile,
       },
       "fs/promises": {
-        ...this.closed("fs/promises", []),
+        ...closed("fs/promises", []),
         readFile: async (path: unknown, encoding?: unknown) => readFileSync(path, encoding),
       },
-      os: { ...this.closed("os", []), hostname: () => this.name, availableParallelism: () => 1, tmpdir: () => "/tmp" },
+      os: { ...closed("os", []), hostname: () => this.name, availableParallelism: () => 1, tmpdir: () => "/tmp" },
       perf_hooks: { performance },
       process: this.globals.process,
       timers,
@@ -354,7 +338,7 @@ export class SimulatedProcess {
       tty: { isatty: () => false },
       // Without the threads of the real one, which take a time of their own.
       zlib: {
-        ...this.closed("zlib", []),
+        ...closed("zlib", []),
         deflateRaw: (data: zlib.InputType, options: zlib.ZlibOptions, done: Done) =>
           soon(() => done(null, zlib.deflateRawSync(data, options))),
         inflateRaw: (data: zlib.InputType, done: Done) => soon(() => done(null, zlib.inflateRawSync(data))),
@@ -369,8 +353,6 @@ type Done = (error: null, result: Buffer) => void;
 const SCHEMAS = new URL("../../schemas/", import.meta.url).href;
 const isSchema = (path: unknown): path is URL => path instanceof URL && path.href.startsWith(SCHEMAS);
 
-/** Globals that lead out, or tell when memory is freed. */
-const CLOSED = ["WebSocket", "EventSource", "BroadcastChannel", "MessageChannel", "FinalizationRegistry", "WeakRef"];
 const CRYPTO = [
   "createHash",
   "createHmac",

@@ -11,7 +11,7 @@ import { GUARDS } from "./guards.ts";
 import { type Action, type Case, planOf } from "./plan.ts";
 import { simulate } from "./simulation.ts";
 
-const SEEDS = 25;
+const SEEDS = 100;
 const STEPS = 20;
 
 interface Found {
@@ -35,6 +35,20 @@ const FOUND: readonly Found[] = [
       { at: 2_040, kind: "crash", service: 0, calls: 10, happens: true, rest: 100 },
       { at: 6_296, kind: "client", does: "once", number: 6 },
       { at: 2_377, kind: "client", does: "run", number: 7 },
+    ],
+  },
+  {
+    title: "a process that has lost an execution withdraws nothing that it has asked for it",
+    seed: 1052,
+    actions: [
+      { at: 771, kind: "crash", service: 0, calls: 3, happens: false, rest: 12_000 },
+      { at: 619, kind: "client", does: "once", number: 4 },
+      { at: 2_756, kind: "client", does: "talk", number: 9 },
+      { at: 492, kind: "client", does: "workflow", number: 10 },
+      { at: 2_046, kind: "client", does: "workflow", number: 13 },
+      { at: 2_966, kind: "client", does: "talk", number: 14 },
+      { at: 699, kind: "client", does: "direct", number: 15 },
+      { at: 9_141, kind: "freeze", service: 2, milliseconds: 15_000 },
     ],
   },
 ];

@@ -1,4 +1,7 @@
 /** One simulation: services, clients and what breaks, by a plan; and what must be true once everything works again. */
+import { PROCESSES } from "../../core/storage/keys.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import type { Store } from "../../core/storage/store.ts";
 import type { Random } from "../fuzz/random.ts";
 import { type InjectedReply, type InjectOptions, inject } from "../support/inject.ts";
 import type { Build, Inside } from "./build.ts";
@@ -7,6 +10,7 @@ import { Database } from "./database.ts";
 import { CONFIG, manifestText } from "./manifest.ts";
 import type { Action } from "./plan.ts";
 import { SimulatedProcess } from "./process.ts";
+import { leftovers } from "./rest.ts";
 import { World } from "./world.ts";
 
 /** Everything that a plan begins has begun by then. */
@@ -14,6 +18,8 @@ const PLAN_MS = 20_000;
 /** So long may it take until everything has ended once nothing breaks any more. */
 const PATIENCE_MS = 300_000;
 const BOOT_MS = 30_000;
+/** And so long until nothing is left of it in the store. */
+const REST_MS = 20_000;
 
 interface Happened {
   readonly process: SimulatedProcess;
@@ -99,9 +105,9 @@ export class Simulation {
   readonly #happened = new Map<string, Happened[]>();
   #left = 0;
 
-  constructor(seed: number, build: Build) {
+  constructor(seed: number, build: Build, rows: Store) {
     this.world = new World(seed);
-    this.database = new Database(this.world);
+    this.database = new Database(this.world, rows);
     const shape = this.world.random("shape");
     const count = 1 + shape.below(3);
     this.services = ["a", "b", "c"].slice(0, count).map((name) => new Service(this, build, name));
@@ -121,8 +127,7 @@ export class Simulation {
     for (const { process } of services) process!.dies = null;
     const ended = await world.run(() => this.#left === 0, PATIENCE_MS);
     if (!ended && world.complaints.length === 0) world.complain(`${this.#left} clients wait for ever`);
-    await world.run(() => false, 20_000);
-    if (world.complaints.length === 0) await this.#requireRest();
+    await this.#requireRest();
   }
 
   #do(action: Action): void {
@@ -206,6 +211,11 @@ export class Simulation {
 
   record(process: SimulatedProcess, kind: string, key: string, detail: unknown): void {
     this.world.trace(`${process.name} EFFECT ${kind} ${key} ${detail}`);
+    // What has a key is part of an execution, which others have then.
+    this.world.require(
+      detail === undefined || !kind.endsWith(" begins") || !this.database.isGone(process),
+      () => `${process.name} begins ${kind} ${key}, and was taken for gone`,
+    );
     const name = `${kind} ${key}`;
     const list = this.#happened.get(name) ?? [];
     this.#happened.set(name, list);
@@ -238,18 +248,19 @@ export class Simulation {
     );
   }
 
-  /** Nothing is left of what has ended. */
+  /** Nothing is left of what has ended, soon. */
   async #requireRest(): Promise<void> {
-    const open = await this.database.rows("xo/");
-    this.world.require(
-      open.length === 0,
-      () => `executions are open that nobody waits for: ${open.map(({ key, value }) => `${key} ${value}`)}`,
-    );
-    const processes = await this.database.rows("xp/");
-    this.world.require(
-      processes.length <= this.services.length,
-      () => `there are ${processes.length} processes in the store`,
-    );
+    const { world, database } = this;
+    let left: string[] = [];
+    for (let waited = 0; waited < REST_MS; waited += 2_000) {
+      await world.run(() => false, 2_000);
+      if (world.complaints.length > 0) return;
+      left = await leftovers((prefix) => database.rows(prefix));
+      const processes = await database.rows(PROCESSES);
+      if (processes.length > this.services.length) left.push(`there are ${processes.length} processes`);
+      if (left.length === 0) return;
+    }
+    world.complain(`the store has what it should not have: ${left}`);
   }
 }
 
@@ -260,22 +271,33 @@ interface Outcome {
   readonly complaint: string | null;
 }
 
+interface SimulateOptions {
+  /** Called with each line of the trace. */
+  readonly onLine?: ((line: string) => void) | undefined;
+  /** What the simulated database keeps its rows in, empty. */
+  readonly rows?: Store;
+}
+
 export async function simulate(
   build: Build,
   seed: number,
   actions: readonly Action[],
-  onLine?: (line: string) => void,
+  { onLine, rows = createMemoryStore() }: SimulateOptions = {},
 ): Promise<Outcome> {
-  const simulation = new Simulation(seed, build);
+  const simulation = new Simulation(seed, build, rows);
   const { world } = simulation;
   world.onLine = onLine;
   const rejected = (error: unknown) =>
     world.complain(`a rejection that nobody handles: ${(error as Error)?.stack ?? error}`);
   process.on("unhandledRejection", rejected);
+  const { stackTraceLimit } = Error;
+  // Who is shown no trace needs no stacks either, which take long.
+  if (onLine === undefined) Error.stackTraceLimit = 0;
   try {
     await simulation.play(actions);
   } finally {
     process.off("unhandledRejection", rejected);
+    Error.stackTraceLimit = stackTraceLimit;
   }
   return { digest: world.digest(), steps: world.steps, complaint: world.complaints[0] ?? null };
 }

@@ -24,6 +24,8 @@ export class World {
   /** What was wrong. The first ends the simulation. */
   readonly complaints: string[] = [];
   steps = 0;
+  /** What something real is at work on: a database that is not simulated. */
+  readonly #held = new Set<Promise<unknown>>();
   readonly #hash = createHash("sha256");
   readonly #queue: Event[] = [];
   #number = 0;
@@ -74,10 +76,29 @@ export class World {
     return new Promise((resolve) => void this.after(delay, resolve));
   }
 
+  /** Lets nothing else happen until that has settled. */
+  hold<T>(work: Promise<T>): Promise<T> {
+    const held: Promise<unknown> = work.then(
+      () => this.#held.delete(held),
+      () => this.#held.delete(held),
+    );
+    this.#held.add(held);
+    return work;
+  }
+
+  /** All that follows without waiting, for nothing of it waits for anything real but for what is held. */
+  async #settle(): Promise<void> {
+    await nextTurn();
+    while (this.#held.size > 0) {
+      await Promise.all(this.#held);
+      await nextTurn();
+    }
+  }
+
   /** Lets things happen until `done`, something is wrong, or so much time has passed. @returns whether it is done */
   async run(done: () => boolean, most: number): Promise<boolean> {
     const end = this.now + most;
-    await nextTurn();
+    await this.#settle();
     while (!done()) {
       const event = this.#queue[0];
       if (event === undefined || event.at > end || this.complaints.length > 0) return false;
@@ -86,8 +107,7 @@ export class World {
       this.now = Math.max(event.at, this.now);
       this.steps++;
       event.run();
-      // All that follows without waiting, for nothing of it waits for anything real.
-      await nextTurn();
+      await this.#settle();
     }
     return true;
   }

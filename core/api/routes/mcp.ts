@@ -9,7 +9,7 @@ import type { McpServer } from "../../mcp/servers.ts";
 import { perform } from "./perform.ts";
 import { get, post, rpcErrors } from "./row.ts";
 
-const STATELESS = "Always 405: the server keeps no sessions, and has nothing to tell that nobody asked for.";
+const STATELESS = "Always 405: the server keeps no sessions. Who wants to hear of changes sends `subscriptions/listen`.";
 const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
 
 export const MCP_ROUTES: readonly Route<Service>[] = [
@@ -60,15 +60,18 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     group: "execution",
     summary,
     description,
-    ...(method === "POST" && { checks: { body: () => true }, schemas: { body: MESSAGE } }),
+    ...(method === "POST"
+      ? { checks: { body: () => true }, schemas: { body: MESSAGE } }
+      : { failures: ["method_not_allowed"] }),
     readsHeaders: true,
     pages: "allowed",
-    output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
+    output: { raw: method === "POST" ? ["application/json", "text/event-stream"] : [], malformed: parseError },
     errors: rpcErrors(-32000),
     async handle({ params, body }, call) {
-      const { heartbeat } = call.service.manifest.server.limits;
-      const server = await findServer(call.service, params.serverId!).endpoint(run, heartbeat);
-      return server.handle(method, body, call);
+      const { mcpLists, manifest } = call.service;
+      const { heartbeat } = manifest.server.limits;
+      const answer = await findServer(call.service, params.serverId!).endpoint(run, mcpLists, heartbeat);
+      return answer(method, body, call);
     },
   };
 }

@@ -2,6 +2,7 @@
 import type { Service } from "../../app/service.ts";
 import { type ErrorForm, enveloped } from "../../http/encode.ts";
 import type { InputSchemaId, Method, Route, RouteOutput } from "../../http/route.ts";
+import type { ErrorKind } from "../../lib/errors.ts";
 
 type Row<Q extends InputSchemaId | undefined, B extends InputSchemaId | undefined> = Route<Service, Q, B>;
 
@@ -41,10 +42,20 @@ export const patch = rowsOf("PATCH");
 export const del = rowsOf("DELETE");
 
 /** The failures of a protocol over JSON-RPC: a body of another type is an error with this code, all others are the envelope. */
-export const rpcErrors =
-  (code: number): ErrorForm =>
-  (error) => {
+export function rpcErrors(code: number): ErrorForm {
+  const form: ErrorForm = (error) => {
     const reply = enveloped(error);
     if (error.kind !== "unsupported_media_type") return reply;
     return { ...reply, body: JSON.stringify({ jsonrpc: "2.0", id: null, error: { code, message: error.message } }) };
   };
+  form.schemaOf = (kind) => RPC_SCHEMAS[kind] ?? "ErrorEnvelope";
+  return form;
+}
+
+/** Those that the protocol answers itself, some of them only once it has read the message. */
+const RPC_SCHEMAS: Partial<Record<ErrorKind, string>> = {
+  unsupported_media_type: "RpcFailure",
+  method_not_allowed: "RpcFailure",
+  invalid_input: "RpcOrServiceFailure",
+  internal: "RpcOrServiceFailure",
+};

@@ -9,7 +9,7 @@ import { agents, histories, turns } from "./agents.ts";
 import { memories, memoryDomain } from "./memories.ts";
 import { meters, metrics, tracer, traces } from "./observability.ts";
 import { logs, platform } from "./platform.ts";
-import { a2a, mcpServers, responses } from "./protocols.ts";
+import { a2a, mcpLists, mcpServers, responses } from "./protocols.ts";
 import { routes } from "./routes.ts";
 import { runs } from "./runs.ts";
 import { fixedBy, kept } from "./stage.ts";
@@ -47,6 +47,7 @@ export const STAGES = [
   kept(a2a),
   kept(responses),
   mcpServers,
+  kept(mcpLists),
   kept(logs),
   kept(platform),
   kept(pluginStorage),

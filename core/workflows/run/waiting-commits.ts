@@ -36,15 +36,19 @@ export class WaitingCommits {
     const { isRecorded, lifetime } = this.#execution;
     try {
       return await this.#store.commit(commit);
-    } catch (error) {
-      const isConflict = error instanceof CommitConflict;
-      // What it has begun goes on elsewhere, if it does: nothing is to be stored of its end here.
-      if (!isRecorded) lifetime.stop({ kind: "lost", reason: "its begin was not recorded", gracePeriod: 0 });
-      if (isConflict && !isRecorded && isInDoubt) throw endUnknown(error);
-      if (!isRecorded || isConflict) throw error;
-      return await commitWithRetry(this.#store, commit, error, {
-        report: (failure, isFirst) => this.#report(failure, isFirst),
-        isOver: () => lifetime.stopped?.kind === "closing",
+    } catch (failure) {
+      const again = isRecorded
+        ? commitWithRetry(this.#store, commit, failure, {
+            report: (error, isFirst) => this.#report(error, isFirst),
+            isOver: () => lifetime.stopped?.kind === "closing",
+          })
+        : Promise.reject(failure);
+      return await again.catch((error) => {
+        const isConflict = error instanceof CommitConflict;
+        // It goes on elsewhere, if it does: nothing is to be stored of its end here, and what it has asked stays asked.
+        if (!isRecorded || isConflict)
+          lifetime.stop({ kind: "lost", reason: "it is not recorded here", gracePeriod: 0 });
+        throw isConflict && !isRecorded && isInDoubt ? endUnknown(error) : error;
       });
     }
   }
