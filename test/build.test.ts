@@ -186,8 +186,8 @@ test("GET /api/memory/search finds a paraphrase: SQLite and the encoder's thread
   );
 });
 
-test("GET /doc, GET /ui and GET / find their files in the build", async () => {
-  for (const path of ["/doc", "/ui", "/"]) {
+test("GET /doc, GET /docs, GET /ui and GET / find their files in the build", async () => {
+  for (const path of ["/doc", "/docs", "/docs/tutorial.md", "/ui", "/"]) {
     const response = await fetch(base + path);
     assert.equal(response.status, 200, path);
     assert.ok((await response.text()).length > 200, path);
@@ -248,7 +248,7 @@ test("penstock client of a build takes openapi-typescript from above the manifes
 test("npm run prepare removes what uWebSockets.js brings for other systems and makes a build, which node core/penstock.js serve runs while it is that of the sources", async (t) => {
   const checkout = mkdtempSync(join(tmpdir(), "penstock-checkout-"));
   t.after(() => rmSync(checkout, { recursive: true, force: true }));
-  for (const part of ["core", "generated", "schemas", "package.json", "package-lock.json"])
+  for (const part of ["core", "docs", "generated", "schemas", "package.json", "package-lock.json"])
     cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
   const installed = join(checkout, "node_modules");
   mkdirSync(join(installed, "uWebSockets.js"), { recursive: true });

@@ -43,8 +43,6 @@ test("docs/protocols/ag-ui.md: the interrupt, written into service.yaml, is aske
 
 test("docs/protocols/ag-ui.md: the state, written into service.yaml, is kept for the agent and its client", async (t) => {
   const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "scope: conversation, schema")));
-  manifest.memory.default.workingMemory.format = "json";
-  manifest.memory.default.workingMemory.template = undefined;
   const service = await startService(t, manifest, { env: {} });
   const body = { threadId: "t-1", runId: "r-1", state: { city: "Rome" }, messages: [] as Loose[] };
   body.messages.push({ id: "u-1", role: "user", content: "hello" });

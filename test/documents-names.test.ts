@@ -14,7 +14,9 @@ test("docs/limits.md: every limit of server.limits has a row", () => {
 });
 
 test("every document: npm scripts, links to files and to headings, and paths of the source exist", () => {
-  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const scriptsOf = (path: string) => JSON.parse(readFileSync(join(ROOT, path), "utf8")).scripts;
+  // Those of the checkout, and of a project that `init` makes.
+  const scripts = { ...scriptsOf("package.json"), ...scriptsOf("core/init/templates/common/package.json.template") };
   const named = new Set([...EVERYTHING.matchAll(/npm run ([\w:]+)/g)].map(([, name]) => name!));
   assert.ok(named.size >= 6, [...named].join(", "));
   const beside = [
@@ -100,8 +102,23 @@ test("README is at most 200 lines long and names every document of docs/, and ea
 });
 
 test("no chapter of docs/ takes longer than five minutes to read: it has at most 1,600 words", () => {
+  // A reference is not read from begin to end.
   for (const [path, text] of DOCUMENTS) {
+    if (path.startsWith("docs/reference/")) continue;
     const words = text.replace(/^```.*?^```/gms, "").split(/\s+/).length;
     assert.ok(words <= 1_600, `${path} has ${words} words`);
   }
+});
+
+test("docs/troubleshooting.md: every message that it explains is one that the source has", () => {
+  const source = readdirSync(join(ROOT, "core"), { encoding: "utf8", recursive: true })
+    .filter((path) => /\.(ts|js|mjs)$/.test(path))
+    .map((path) => readFileSync(join(ROOT, "core", path), "utf8"))
+    .join("\n");
+  const cells = [...DOCUMENTS.get("docs/troubleshooting.md")!.matchAll(/^\| (?!Message|Status|-)(.*?) \| /gm)];
+  assert.ok(cells.length > 20);
+  for (const [, cell] of cells)
+    for (const [, message] of cell!.matchAll(/`([^`]+)`/g))
+      for (const part of message!.split("...").map((each) => each.trim()))
+        assert.ok(source.includes(part), `no message of the source has: ${part}`);
 });

@@ -17,7 +17,7 @@ import { after, before, type TestContext, test } from "node:test";
 import { ROOT, run, serve } from "./support/command-line.ts";
 import { calls, failure, says, startOpenAIUpstream } from "./support/openai-upstream.ts";
 
-const CHECKOUT = ["core", "generated", "schemas", "package.json", "package-lock.json", "README.md", "LICENSE"];
+const CHECKOUT = ["core", "docs", "generated", "schemas", "package.json", "package-lock.json", "README.md", "LICENSE"];
 /** What npm installs with it, and what `init` writes into the package.json of a project. */
 const INSTALLED = [
   "sqlite3",
@@ -84,10 +84,17 @@ test("npm pack: a package of the bundle, its types, schema and licences, that in
   const files = readdirSync(own, { recursive: true, encoding: "utf8" });
   const sources = files.filter((file) => /(?<!\.d)\.ts$/.test(file) || /(^|\/)(test|bench|plugins)\//.test(file));
   assert.deepEqual(
-    sources.filter((file) => !file.includes("dist/core/init/templates/")),
+    sources.filter((file) => !file.includes("dist/core/init/templates/") && !/^dist\/docs\/.*\.md$/.test(file)),
     [],
   );
-  for (const file of ["README.md", "LICENSE", "dist/THIRD_PARTY_LICENSES.txt", "dist/service.schema.json"])
+  for (const file of [
+    "README.md",
+    "LICENSE",
+    "dist/docs/tutorial.md",
+    "dist/docs/reference/manifest.md",
+    "dist/THIRD_PARTY_LICENSES.txt",
+    "dist/service.schema.json",
+  ])
     assert.ok(files.includes(file), file);
   const manifest = JSON.parse(readFileSync(join(own, "package.json"), "utf8"));
   const checkout = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));

@@ -126,14 +126,15 @@ interface Rules {
 }
 
 /**
- * Routes that are public in every mode: probes carry no credentials, browsers request the assets of the explorer and the console without
- * any, and receivers of push notifications have none.
+ * Routes that are public in every mode: probes carry no credentials, browsers request the assets of pages without any,
+ * and receivers of push notifications have none.
  */
 const ALWAYS_PUBLIC = [
   "GET /healthz",
   "GET /readyz",
   "GET /ui/:asset",
   "GET /console/:asset",
+  "GET /docs/:asset",
   "GET /.well-known/jwks.json",
 ];
 

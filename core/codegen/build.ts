@@ -247,6 +247,7 @@ export async function build(options: BuildOptions): Promise<void> {
     cpSync(path, copy);
   }
   cpSync(join(root, "schemas"), join(out, "schemas"), { recursive: true });
+  cpSync(join(root, "docs"), join(out, "docs"), { recursive: true, filter: (path) => !path.endsWith(".ts") });
   const swagger = join(root, "node_modules/swagger-ui-dist");
   for (const file of SWAGGER_FILES) cpSync(join(swagger, file), join(out, SWAGGER, file));
   for (const schema of ["service.schema.json", "evals.schema.json"])

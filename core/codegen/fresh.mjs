@@ -9,6 +9,7 @@ const SOURCES = [
   "core",
   "generated",
   "schemas",
+  "docs",
   "package.json",
   "package-lock.json",
   "node_modules/.package-lock.json",

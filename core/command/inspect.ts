@@ -42,6 +42,8 @@ export function check(invocation: Invocation): Promise<number> {
     if (invocation.json === true) process.stdout.write(`${JSON.stringify({ valid, issues }, null, 2)}\n`);
     else {
       printIssues(issues);
+      const map = /\w+(?=\.\S*: unknown key)/.exec(issues.map(formatIssue).join("\n"))?.[0];
+      if (map !== undefined) process.stderr.write(`see docs/reference/manifest.md: ${map}\n`);
       if (valid) process.stdout.write(`${invocation.config} is valid\n`);
     }
     return valid ? 0 : 1;

@@ -52,6 +52,19 @@ Options
   --user U         with executions end and retry: whose execution, where users have ids of their own
   --help           show this text (short: -h)
   --version        show the version (short: -v)
+
+Chapters of the manual, which a running service shows at /docs
+  tutorial.md              from an empty folder to a service that others can use
+  reference/manifest.md    every key of service.yaml
+  reference/endpoints.md   every endpoint
+  troubleshooting.md       messages, why they come, and what to do
+  runbook.md               what to watch, and what to do when it breaks
+  evals.md, cassettes.md   eval, --record and --replay
+  backup.md, storage.md    backup, restore, export, import, migrate and vacuum
+  workflows.md             executions
+  client.md                client
+  getting-started.md       init and build
+They are in dist/docs of the package, and in docs of a checkout.
 `;
 
 interface Command {
@@ -139,7 +152,7 @@ const COMMANDS_OF_OPTION = {
 export async function main(argv: string[]): Promise<void> {
   try {
     const { values, positionals } = parse(argv);
-    if (values.help) return void process.stdout.write(HELP);
+    if (values.help) return void help();
     if (values.version) return void process.stdout.write(`${(await import("../lib/version.ts")).VERSION}\n`);
     const [name, ...rest] = nameFirst(positionals);
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;

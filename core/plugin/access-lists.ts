@@ -12,6 +12,7 @@ const DESCRIPTIVE_ROUTES = [
   "GET /workflows/:id/executions/:executionId/state",
   "GET /",
   "GET /doc",
+  "GET /docs",
   "GET /ui",
   "GET /agents/:id/card",
   "GET /.well-known/*",

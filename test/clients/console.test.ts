@@ -79,7 +79,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     );
     assert.deepEqual(
       targets.filter((target) => !target.startsWith("#/")),
-      ["./ui"],
+      ["./ui", "./docs"],
     );
     await page.getByText("Commands that work as they stand").click();
     await page.getByText("curl -sN").last().waitFor();

@@ -6,6 +6,7 @@ import { createDocumentation, type DocumentationSource } from "../../core/api/pa
 import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts";
 import { ROUTES } from "../../core/api/routes/index.ts";
 import type { PageReply } from "../../core/http/route.ts";
+import { DOCUMENTS } from "../support/documents.ts";
 import { shellWords } from "../support/pages.ts";
 
 const FILES = "v1";
@@ -117,7 +118,7 @@ test("GET /: the page is made once, says where it is in fact reachable, and list
 
 test("GET / and GET /ui: no page loads anything from another host, and the policy forbids it", async () => {
   const documentation = documentationOf();
-  for (const page of [await documentation.landing(), documentation.explorer()]) {
+  for (const page of [await documentation.landing(), await documentation.explorer(), await documentation.manual()]) {
     const policy = headerOf(page, "content-security-policy");
     assert.match(policy, /^default-src 'none'/);
     assert.doesNotMatch(policy, /unsafe|https?:/);
@@ -130,13 +131,13 @@ test("GET / and GET /ui: no page loads anything from another host, and the polic
 
 test("GET /ui/:asset: every asset that the explorer names comes from this server, typed and cacheable", async () => {
   const documentation = documentationOf();
-  const names = [...textOf(documentation.explorer()).matchAll(/(?:src|href)="\.\/ui\/([^"?]+)\?v=[^"]+"/g)].map(
+  const names = [...textOf(await documentation.explorer()).matchAll(/(?:src|href)="\.\/ui\/([^"?]+)\?v=[^"]+"/g)].map(
     (match) => match[1]!,
   );
   assert.deepEqual(names.sort(), ["explorer.css", "explorer.js", "swagger-ui-bundle.js", "swagger-ui.css"]);
   for (const name of names) {
-    const asset = await documentation.asset(name);
-    assert.equal(await documentation.asset(name), asset, "the second request reads no file");
+    const asset = await documentation.asset("ui", name);
+    assert.equal(await documentation.asset("ui", name), asset, "the second request reads no file");
     assert.match(asset.type ?? "", name.endsWith(".js") ? /^text\/javascript/ : /^text\/css/);
     assert.match(headerOf(asset, "etag"), /^"[0-9a-f]{32}"$/);
     assert.match(headerOf(asset, "cache-control"), /immutable/);
@@ -150,9 +151,9 @@ test("GET /console/:asset: the page names one script and one style sheet, which 
   const names = [...page.matchAll(/"\.\/console\/([\w.-]+)\?v=[0-9a-f]{12}"/g)].map(([, name]) => name!);
   assert.deepEqual(names, ["main.css", "main.js"]);
   for (const name of names) {
-    const plain = await documentation.consoleAsset(name);
-    assert.equal(await documentation.consoleAsset(name, "br, gzip;q=0"), plain, "the second request reads no file");
-    const compressed = await documentation.consoleAsset(name, "gzip, deflate, br");
+    const plain = await documentation.asset("console", name);
+    assert.equal(await documentation.asset("console", name, "br, gzip;q=0"), plain, "the second request reads no file");
+    const compressed = await documentation.asset("console", name, "gzip, deflate, br");
     assert.equal(headerOf(compressed, "content-encoding"), "gzip");
     assert.equal(gunzipSync(compressed.body as Uint8Array).toString("utf8"), textOf(plain));
     assert.notEqual(headerOf(compressed, "etag"), headerOf(plain, "etag"));
@@ -163,14 +164,34 @@ test("GET /console/:asset: the page names one script and one style sheet, which 
       assert.equal(headerOf(asset, "vary"), "accept-encoding");
     }
   }
-  assert.doesNotMatch(textOf(await documentation.consoleAsset("main.js")), /^(?:import|export)\b/m);
+  assert.doesNotMatch(textOf(await documentation.asset("console", "main.js")), /^(?:import|export)\b/m);
 });
 
 for (const name of ["", "..", "main.ts", "../console-files.ts", "__proto__", "constructor", "tsconfig.json"]) {
   test(`GET /console/:asset: "${name}" is not an asset`, async () => {
-    await assert.rejects(documentationOf().consoleAsset(name), { kind: "not_found" });
+    await assert.rejects(documentationOf().asset("console", name), { kind: "not_found" });
   });
 }
+
+test("GET /docs/:asset: every chapter as it is in docs/, but for those about decisions, and an index of all of them under 300 KB", async () => {
+  const documentation = documentationOf();
+  const text = textOf(await documentation.asset("docs", "index.js"));
+  assert.ok(Buffer.byteLength(text) < 300_000, `${Buffer.byteLength(text)} bytes`);
+  const index: [name: string, sections: [heading: string, words: string][]][] = JSON.parse(
+    text.slice("export const index = ".length, -1),
+  );
+  const chapters = [...DOCUMENTS].filter(([path]) => /^docs\/(?!decisions)/.test(path));
+  assert.equal(index.length, chapters.length);
+  for (const [path, chapter] of chapters) {
+    const name = path.slice("docs/".length).replace("/", ".");
+    const page = await documentation.asset("docs", name);
+    assert.equal(page.type, "text/markdown; charset=utf-8");
+    assert.equal(textOf(page), chapter);
+    const [, sections = []] = index.find(([each]) => each === name) ?? [];
+    assert.equal(sections[0]?.[0], chapter.split("\n", 1)[0], name);
+  }
+  await assert.rejects(documentation.asset("docs", "../package.json"), { kind: "not_found" });
+});
 
 for (const name of [
   "",
@@ -183,6 +204,6 @@ for (const name of [
   "swagger-ui-bundle.js.map",
 ]) {
   test(`GET /ui/:asset: "${name}" is not an asset`, async () => {
-    await assert.rejects(documentationOf().asset(name), { kind: "not_found" });
+    await assert.rejects(documentationOf().asset("ui", name), { kind: "not_found" });
   });
 }

@@ -44,6 +44,7 @@ const LINES = [
   "OPTIONS /agents",
   "OPTIONS /setup-observability",
   "GET /doc",
+  "GET /docs",
   "GET /ui",
   "GET /metrics",
   "GET /updates",

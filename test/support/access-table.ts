@@ -37,6 +37,7 @@ const GROUPS: readonly Group[] = [
       "GET /tools",
       "GET /",
       "GET /doc",
+      "GET /docs",
       "GET /ui",
       "GET /agents/:id/card",
       "GET /.well-known/agent-card.json",
@@ -142,7 +143,14 @@ const GROUPS: readonly Group[] = [
   {
     authNext: "public",
     legacy: "public",
-    endpoints: ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset", "GET /.well-known/jwks.json"],
+    endpoints: [
+      "GET /healthz",
+      "GET /readyz",
+      "GET /ui/:asset",
+      "GET /console/:asset",
+      "GET /docs/:asset",
+      "GET /.well-known/jwks.json",
+    ],
   },
 ];
 

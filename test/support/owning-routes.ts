@@ -80,6 +80,8 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "docs.openapi": FREE,
   "docs.explorer": FREE,
   "docs.asset": FREE,
+  "docs.manual": FREE,
+  "docs.manualAsset": FREE,
   "docs.consoleAsset": FREE,
   "agents.list": FREE,
   "agents.get": FREE,

@@ -1,7 +1,7 @@
 /** Custom sockets: plugins of kind `socket` as rows of the sockets table. */
 import type { Logger } from "pino";
 import type { Service } from "../../app/service.ts";
-import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
+import type { Peer, SocketRoute } from "../../http/socket.ts";
 import { fillOpenEnd, hasOpenEnd } from "../../http/socket-router.ts";
 import type { User } from "../../identity/user.ts";
 import { parseExactly } from "../../lib/large-integers.ts";
@@ -56,12 +56,11 @@ function customSocket(name: string, plugin: SocketPlugin): SocketRoute<Service> 
     summary: plugin.summary ?? name,
     open(peer, service) {
       const own = new CustomPeer(peer, service);
-      const handlers: SocketHandlers = {
+      return {
         ready: awaited(plugin.open?.(own)),
         message: plugin.message && ((text) => awaited(plugin.message!(own, jsonOrText(text)))),
         close: plugin.close && (() => awaited(plugin.close!(own))),
       };
-      return handlers;
     },
   };
 }

@@ -1,48 +1,44 @@
-/** The console as browsers get it: one script, made of modules that import one another by name, and one style sheet. */
+/** Files as browsers keep them, and the console: one script, made of modules that import one another by name, and one style sheet. */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { HeaderList } from "../../http/exchange.ts";
 import type { PageReply } from "../../http/route.ts";
-import { notFound } from "../../lib/errors.ts";
-import { onceLoaded } from "./once.ts";
 
 const FOLDER = new URL("./console/", import.meta.url);
+const TYPES: Record<string, string> = { js: "javascript", css: "css", md: "markdown" };
 
-interface ConsoleFiles {
-  /** Changes whenever a file changes. */
-  version(): Promise<string>;
-  /** Compressed where the `accept-encoding` of the request allows it. Throws `not_found` for an unknown name. */
-  asset(name: string, accepted?: string): Promise<PageReply>;
-}
-
-interface Loaded {
+export interface KeptFiles {
+  /** Changes whenever a file changes. It is in their addresses, so that copies may be cached forever. */
   version: string;
   pages: ReadonlyMap<string, readonly [plain: PageReply, compressed: PageReply]>;
 }
 
-/** The files are read at first use and then kept. */
-export function createConsoleFiles(): ConsoleFiles {
-  const files = onceLoaded(load);
-  return {
-    version: async () => (await files()).version,
-    async asset(name, accepted = "") {
-      const forms = (await files()).pages.get(name);
-      if (forms === undefined) throw notFound(`the console has no asset called "${name.slice(0, 100)}"`);
-      return forms[/\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(accepted) ? 1 : 0];
-    },
-  };
+/** @param texts by name */
+export async function keepFiles(texts: Readonly<Record<string, string>>): Promise<KeptFiles> {
+  const pages = Object.entries(texts).map(async ([name, text]) => [name, await forms(name, text)] as const);
+  const version = createHash("sha256").update(Object.values(texts).join()).digest("hex").slice(0, 12);
+  return { version, pages: new Map(await Promise.all(pages)) };
 }
 
-async function load(): Promise<Loaded> {
+async function forms(name: string, text: string): Promise<readonly [PageReply, PageReply]> {
+  const page = (body: Buffer, headers: HeaderList = []): PageReply => {
+    const etag = `"${createHash("sha256").update(body).digest("hex").slice(0, 32)}"`;
+    const cache = ["etag", etag, "cache-control", "public, max-age=31536000, immutable", "vary", "accept-encoding"];
+    const type = `text/${TYPES[name.slice(name.lastIndexOf(".") + 1)]}; charset=utf-8`;
+    return { body, type, headers: [...cache, "x-content-type-options", "nosniff", ...headers] };
+  };
+  return [page(Buffer.from(text)), page(await promisify(gzip)(text, { level: 9 }), ["content-encoding", "gzip"])];
+}
+
+export async function loadConsole(): Promise<KeptFiles> {
   const names = (await readdir(FOLDER)).filter((name) => /\.(?:js|css)$/.test(name)).sort();
   const read = async (name: string) => [name, await readFile(new URL(name, FOLDER), "utf8")] as const;
   const sources = new Map(await Promise.all(names.map(read)));
   const styles = names.filter((name) => name.endsWith(".css")).map((name) => sources.get(name));
-  const texts = { "main.js": bundle(sources), "main.css": styles.join("") };
-  const pages = Object.entries(texts).map(async ([name, text]) => [name, await forms(name, text)] as const);
-  return { version: digest(Object.values(texts).join()).slice(0, 12), pages: new Map(await Promise.all(pages)) };
+  const scripts = { "main.js": bundle(sources, "main.js"), "manual.js": bundle(sources, "manual.js") };
+  return keepFiles({ ...scripts, "main.css": styles.join("") });
 }
 
 const IMPORT = /^import \{([^}]*)\} from "\.\/([\w-]+\.js)";$/gm;
@@ -50,7 +46,7 @@ const EXPORT = /^export (?=(?:async )?(?:class|const|function\*?) (\w+))/gm;
 const COMMENT = /^ *(?:\/\*\*(?:[^*]|\*(?!\/))*\*\/|\/\/.*)\n/gm;
 
 /** One script: each module is a function that returns what it exports, after those that it imports. */
-function bundle(sources: ReadonlyMap<string, string>): string {
+function bundle(sources: ReadonlyMap<string, string>, first: string): string {
   const made = new Map<string, string>();
   const variable = (name: string) => `module_${name.replace(/\W/g, "_")}`;
   const add = (name: string, wrap: (text: string, exported: readonly string[]) => string) => {
@@ -70,22 +66,6 @@ function bundle(sources: ReadonlyMap<string, string>): string {
     made.set(name, wrap(text, exported));
   };
   // The first module waits for a person to sign in, which a function could not.
-  add("main.js", (text) => text);
+  add(first, (text) => text);
   return [...made.values()].join("");
 }
-
-async function forms(name: string, text: string): Promise<readonly [PageReply, PageReply]> {
-  const vary = ["vary", "accept-encoding"];
-  const compressed = await promisify(gzip)(text, { level: 9 });
-  return [keptPage(name, text, vary), keptPage(name, compressed, [...vary, "content-encoding", "gzip"])];
-}
-
-/** A script or style sheet whose address contains a version, so that a copy may be cached forever. */
-export function keptPage(name: string, content: string | Uint8Array, headers: HeaderList = []): PageReply {
-  const body = Buffer.from(content);
-  const type = `text/${name.endsWith(".js") ? "javascript" : "css"}; charset=utf-8`;
-  const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
-  return { body, type, headers: [...cache, "x-content-type-options", "nosniff", ...headers] };
-}
-
-export const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");

@@ -12,19 +12,14 @@ import type { PageReply, Route } from "../../http/route.ts";
 import type { SocketRoute } from "../../http/socket.ts";
 import { notFound } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
-import { createConsoleFiles, digest, keptPage } from "./console-files.ts";
-import { html, trusted } from "./html.ts";
+import { type KeptFiles, keepFiles, loadConsole } from "./console-files.ts";
+import { type Html, html, trusted } from "./html.ts";
 import { consoleLinks, type LandingView, renderLanding } from "./landing.ts";
 import { ICON, LANDING_STYLE } from "./landing-style.ts";
+import { loadManual } from "./manual.ts";
 import { once, onceLoaded } from "./once.ts";
 
 // `GET /ui`: the API explorer. Its script and styles are served from the installed swagger-ui-dist.
-
-interface Explorer {
-  page(title: string): string;
-  /** Throws `not_found` for a name that is not an asset. Read at first use, then kept. */
-  asset(name: string): Promise<PageReply>;
-}
 
 /**
  * Sends a key in the address of the page with calls to the server that the page came from. Puts the relative server
@@ -62,8 +57,6 @@ html.dark-mode body { background: #1c2022; }
 .swagger-ui .info { margin: 2rem 0; }
 `;
 
-const ASSETS = { "swagger-ui-bundle.js": null, "swagger-ui.css": null, "explorer.js": START, "explorer.css": STYLE };
-
 /** Only scripts from this server run; calls go to this server and to the public address that the document names. */
 function explorerPolicy(publicUrl: string | undefined): string {
   const calls = publicUrl === undefined ? "'self'" : `'self' ${new URL(publicUrl).origin}`;
@@ -86,26 +79,10 @@ function swaggerFolder(): string {
   return existsSync(copy) ? copy : dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
 }
 
-function createExplorer(): Explorer {
-  const require = createRequire(import.meta.url);
-  const folder = swaggerFolder();
-  const pages = new Map(
-    Object.entries(ASSETS).map(([name, text]) => [
-      name,
-      onceLoaded(async () => keptPage(name, text ?? (await readFile(join(folder, name))))),
-    ]),
-  );
-  return {
-    page(title) {
-      const { version } = require(join(folder, "package.json")) as { version: string };
-      return renderExplorer(title, `${version}-${digest(START + STYLE).slice(0, 8)}`);
-    },
-    async asset(name) {
-      const page = pages.get(name);
-      if (page === undefined) throw notFound(`the explorer has no asset called "${name.slice(0, 100)}"`);
-      return page();
-    },
-  };
+async function loadExplorer(): Promise<KeptFiles> {
+  const read = async (name: string) => [name, await readFile(join(swaggerFolder(), name), "utf8")] as const;
+  const swagger = await Promise.all(["swagger-ui-bundle.js", "swagger-ui.css"].map(read));
+  return keepFiles({ ...Object.fromEntries(swagger), "explorer.js": START, "explorer.css": STYLE });
 }
 
 function renderExplorer(title: string, version: string): string {
@@ -129,18 +106,8 @@ function renderExplorer(title: string, version: string): string {
 `.text;
 }
 
-export interface Documentation {
-  /** @param origin the address that the client uses, if it differs from the service's own */
-  landing(origin?: string | null): Promise<PageReply>;
-  /** The page in place of the landing page for a browser that may not see it. */
-  signIn(): Promise<PageReply>;
-  openapi(): PageReply;
-  explorer(): PageReply;
-  /** Throws `not_found`. */
-  asset(name: string): Promise<PageReply>;
-  /** @param accepted the request's `accept-encoding`. Throws `not_found`. */
-  consoleAsset(name: string, accepted?: string): Promise<PageReply>;
-}
+/** The files of each page, read at first use and then kept. */
+const FILES = { ui: onceLoaded(loadExplorer), console: onceLoaded(loadConsole), docs: onceLoaded(loadManual) };
 
 export interface DocumentationSource<S> {
   manifest: Pick<Manifest, "name" | "version" | "workflows"> & { server: { publicUrl?: string } };
@@ -155,11 +122,11 @@ export interface DocumentationSource<S> {
   security?: DocumentSecurity;
 }
 
-export function createDocumentation<S>(source: DocumentationSource<S>): Documentation {
+export type Documentation = ReturnType<typeof createDocumentation>;
+
+export function createDocumentation<S>(source: DocumentationSource<S>) {
   const { manifest, routes } = source;
   const { publicUrl } = manifest.server;
-  const explorer = createExplorer();
-  const files = createConsoleFiles();
   const info: DocumentInfo = {
     title: manifest.name,
     version: manifest.version,
@@ -173,16 +140,42 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
     },
   };
   const landing = async (origin: string | null) =>
-    webPage(renderLanding(landingView(source, origin), await files.version()), landingPolicy());
+    webPage(renderLanding(landingView(source, origin), (await FILES.console()).version), landingPolicy());
   const ownLanding = onceLoaded(() => landing(null));
   return {
-    // The page for another address is not cached, because the requester may choose that address.
-    landing: (origin = null) => (origin === null ? ownLanding() : landing(origin)),
-    signIn: onceLoaded(async () => webPage(renderSignIn(await files.version()), landingPolicy())),
+    /**
+     * The page for another address is not cached, because the requester may choose that address.
+     *
+     * @param origin the address that the client uses, if it differs from the service's own
+     */
+    landing: (origin: string | null = null) => (origin === null ? ownLanding() : landing(origin)),
+    /** The page in place of the landing page for a browser that may not see it. */
+    signIn: consolePage(
+      "Sign in",
+      "main.js",
+      async () =>
+        html`<div id="sign-in"><noscript><p>This page asks for credentials with JavaScript. Without it, open /?key=... with the console's key.</p></noscript></div>`,
+    ),
     openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(routes, info))) })),
-    explorer: once(() => webPage(explorer.page(manifest.name), explorerPolicy(publicUrl))),
-    asset: (name) => explorer.asset(name),
-    consoleAsset: (name, accepted) => files.asset(name, accepted),
+    explorer: onceLoaded(async () =>
+      webPage(renderExplorer(manifest.name, (await FILES.ui()).version), explorerPolicy(publicUrl)),
+    ),
+    manual: consolePage(
+      "Manual",
+      "manual.js",
+      async () =>
+        html`<div id="manual" data-version="${(await FILES.docs()).version}"><noscript><p>The manual is shown with JavaScript. It is also in the folder docs of the package.</p></noscript></div>`,
+    ),
+    /**
+     * Compressed where the `accept-encoding` of the request allows it.
+     *
+     * @throws ServiceError `not_found`
+     */
+    async asset(page: keyof typeof FILES, name: string, accepted = "") {
+      const forms = (await FILES[page]()).pages.get(name);
+      if (forms === undefined) throw notFound(`/${page} has no asset called "${name.slice(0, 100)}"`);
+      return forms[/\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/.test(accepted) ? 1 : 0];
+    },
   };
 }
 
@@ -232,22 +225,24 @@ function webPage(text: string, policy: string): PageReply {
   return { body: Buffer.from(text), headers };
 }
 
-// `GET /` for a browser without credentials: a page that asks for them, and reveals nothing about the service.
-
-function renderSignIn(consoleVersion: string): string {
-  return html`<!doctype html>
+/** A page for a script of the console, which reveals nothing about the service. */
+const consolePage = (title: string, script: string, body: () => Promise<Html>) =>
+  onceLoaded(async () => {
+    const { version } = await FILES.console();
+    const page = html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Sign in</title>
+<title>${title}</title>
 <link rel="icon" href="${trusted(ICON)}">
 <style>${trusted(LANDING_STYLE)}</style>
-${consoleLinks(consoleVersion)}
+${consoleLinks(version, script)}
 </head>
 <body>
-<div id="sign-in"><noscript><p>This page asks for credentials with JavaScript. Without it, open /?key=... with the console's key.</p></noscript></div>
+${await body()}
 </body>
 </html>
-`.text;
-}
+`;
+    return webPage(page.text, landingPolicy());
+  });

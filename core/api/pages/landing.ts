@@ -18,6 +18,7 @@ export interface LandingView {
 
 const LINKS = [
   ["ui", "API explorer"],
+  ["docs", "Manual"],
   ["doc", "OpenAPI document"],
   ["agents", "Agents"],
   ["workflows", "Workflows"],
@@ -26,9 +27,9 @@ const LINKS = [
 ] as const;
 
 /** Style and script of the console, for the head of a page. */
-export const consoleLinks = (version: string): Html =>
+export const consoleLinks = (version: string, script = "main.js"): Html =>
   html`<link rel="stylesheet" href="./console/main.css?v=${version}">
-<script type="module" src="./console/main.js?v=${version}"></script>`;
+<script type="module" src="./console/${script}?v=${version}"></script>`;
 
 export function renderLanding(view: LandingView, consoleVersion: string): string {
   const links = LINKS.map(([href, label], index) =>

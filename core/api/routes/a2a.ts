@@ -40,13 +40,10 @@ const malformed = (message: string): RawReply => ({
   body: JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32700, message } }),
 });
 
+const BARE = { group: "discovery", readsHeaders: true, output: { bare: "AgentCard", type: JSON_TYPE } } as const;
+
 const bareCard = (path: string, operation: string, summary: string) =>
-  get(path, operation, summary, {
-    group: "discovery",
-    readsHeaders: true,
-    output: { bare: "AgentCard", type: JSON_TYPE },
-    handle: ({ params }, call) => cardPage(call, params.id!),
-  });
+  get(path, operation, summary, { ...BARE, handle: ({ params }, call) => cardPage(call, params.id!) });
 
 export const A2A_ROUTES = [
   get("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
@@ -56,11 +53,9 @@ export const A2A_ROUTES = [
     handle: ({ params }, call) => new Serialized(findCard(call, params.id!).json),
   }),
   get("/.well-known/agent-card.json", "a2a.firstCard", "The A2A card of the first agent", {
-    group: "discovery",
+    ...BARE,
     description: "Where A2A clients look for it: the card alone, without an envelope.",
     failures: ["not_found"],
-    readsHeaders: true,
-    output: { bare: "AgentCard", type: JSON_TYPE },
     handle(_input, call) {
       const first = call.service.agents.keys().next().value;
       if (first === undefined) throw notFound("the manifest has no agents");

@@ -1,14 +1,25 @@
-/** `/`, `/doc` and `/ui`: rows of the table. */
+/** `/`, `/doc`, `/docs` and `/ui`: rows of the table. */
+import type { Documentation } from "../pages/documentation.ts";
 import { get } from "./row.ts";
 
-const HTML = "text/html; charset=utf-8";
+const PAGE = { group: "docs", output: { page: "text/html; charset=utf-8" } } as const;
+
+/** A row for the files of a page, which say nothing of the service. */
+const assets = (page: Parameters<Documentation["asset"]>[0], operation: string, of: string, description: string) =>
+  get(`/${page}/:asset`, operation, `Asset of ${of}`, {
+    group: "docs",
+    description,
+    readsHeaders: ["accept-encoding"],
+    output: { page: "application/octet-stream" },
+    handle: async ({ params }, { service, headers }) =>
+      (await service.documentation()).asset(page, params.asset ?? "", headers["accept-encoding"]),
+  });
 
 export const DOCS_ROUTES = [
   get("/", "docs.landing", "Landing page and console", {
-    group: "docs",
+    ...PAGE,
     description:
       "What the service serves, with links and a command to try it. With JavaScript it is a console. A browser that is refused gets a page to sign in with, in place of JSON.",
-    output: { page: HTML },
     readsHeaders: true,
     refusedPage: async ({ service }) => (await service.documentation()).signIn(),
     handle: async (_input, { service, client }) => (await service.documentation()).landing(service.originFor(client)),
@@ -19,24 +30,17 @@ export const DOCS_ROUTES = [
     output: { bare: null, type: "application/json; charset=utf-8" },
     handle: async (_input, { service }) => (await service.documentation()).openapi(),
   }),
+  get("/docs", "docs.manual", "Manual", {
+    ...PAGE,
+    description: "The manual of this version, with a search.",
+    handle: async (_input, { service }) => (await service.documentation()).manual(),
+  }),
   get("/ui", "docs.explorer", "API explorer", {
-    group: "docs",
+    ...PAGE,
     description: "An interactive page over the OpenAPI document.",
-    output: { page: HTML },
     handle: async (_input, { service }) => (await service.documentation()).explorer(),
   }),
-  get("/ui/:asset", "docs.asset", "Asset of the API explorer", {
-    group: "docs",
-    description: "Script and styles of the explorer, served from this server.",
-    output: { page: "application/octet-stream" },
-    handle: async (input, { service }) => (await service.documentation()).asset(input.params.asset ?? ""),
-  }),
-  get("/console/:asset", "docs.consoleAsset", "Asset of the console", {
-    group: "docs",
-    description: "Script and styles of the console at `/`, which say nothing of this service.",
-    readsHeaders: ["accept-encoding"],
-    output: { page: "application/octet-stream" },
-    handle: async ({ params }, { service, headers }) =>
-      (await service.documentation()).consoleAsset(params.asset ?? "", headers["accept-encoding"]),
-  }),
+  assets("ui", "docs.asset", "the API explorer", "Script and styles of the explorer."),
+  assets("docs", "docs.manualAsset", "the manual", "Chapters of the manual as Markdown, and the index of its search."),
+  assets("console", "docs.consoleAsset", "the console", "Scripts and styles of the console at `/`."),
 ];

@@ -21,13 +21,6 @@ const memoryOfAgent: Choose = (service, agentId) => service.chooseMemory(agentId
 export const memoryNamed: Choose = (service, name) =>
   name === undefined ? service.chooseMemory(undefined) : namedMemory(service.manifest, service.memories, name);
 
-/** Removes the keys whose values are undefined. */
-function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  const kept: Record<string, unknown> = {};
-  for (const key in values) if (values[key] !== undefined) kept[key] = values[key];
-  return kept as { [K in keyof T]?: Exclude<T[K], undefined> };
-}
-
 export function memoryRoutes(choose: Choose): Route<Service>[] {
   /** The memory of a request, as its caller sees it. */
   function open(call: Context<Service>, agentId: string | undefined) {
@@ -57,7 +50,9 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         const conversation = await access.create({
           userId: requiredUser(principal, body.userId),
           resourceId: body.resourceId ?? resourceId,
-          ...given({ id: body.conversationId, title: body.title, metadata: body.metadata }),
+          id: body.conversationId,
+          title: body.title,
+          metadata: body.metadata,
         });
         return { conversation };
       },
@@ -79,7 +74,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         const { title, metadata } = body;
         if (title === undefined && metadata === undefined) throw invalid("title or metadata is required");
         const { access } = open(call, body.agentId ?? query.agentId);
-        return { conversation: await access.update(id, given({ title, metadata }), query.userId) };
+        return { conversation: await access.update(id, { title, metadata }, query.userId) };
       },
     }),
     del(
@@ -105,19 +100,8 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       output: { json: "ClonedConversation", status: 201 },
       handle({ params, query, body }, call) {
         const id = conversationIdOf(params);
-        const {
-          newConversationId,
-          title,
-          metadata,
-          resourceId,
-          includeMessages = defaults.CloneConversationRequest.includeMessages,
-        } = body;
         const { access } = open(call, body.agentId ?? query.agentId);
-        const wanted = {
-          ...given({ newConversationId, title, metadata, resourceId }),
-          includeMessages,
-          charge: call.charge,
-        };
+        const wanted = { ...defaults.CloneConversationRequest, ...body, charge: call.charge };
         return access.clone(id, wanted, query.userId);
       },
     }),
@@ -167,7 +151,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         const { scope } = query;
         const userId = scope === "user" ? actingUser(principal, query.userId) : query.userId;
         if (scope === "user" && userId === undefined) throw invalid("userId is required with scope=user");
-        return access.workingMemory(id, given({ scope, userId }));
+        return access.workingMemory(id, { scope, userId });
       },
     }),
     post(
@@ -183,7 +167,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
           const id = conversationIdOf(params);
           const { access } = open(call, body.agentId ?? query.agentId);
           const { content, mode = defaults.UpdateWorkingMemoryRequest.mode, scope, userId } = body;
-          await access.updateWorkingMemory(id, content, mode, given({ scope, userId }));
+          await access.updateWorkingMemory(id, content, mode, { scope, userId });
           return { updated: true };
         },
       },
@@ -195,7 +179,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       handle({ query }, call) {
         const { access } = open(call, query.agentId);
         const { searchQuery: text, limit = defaults.SearchQuery.limit, threshold, conversationId, userId } = query;
-        return access.search({ text, limit, ...given({ threshold, conversationId, userId }) });
+        return access.search({ text, limit, threshold, conversationId, userId });
       },
     }),
   ];

@@ -31,18 +31,8 @@ export const OBSERVABILITY_ROUTES = [
     query: "TracesQuery",
     output: "TraceList",
     async handle({ query }, call) {
-      const { from, to, entityId, entityType, status } = query;
-      const { limit = defaults.TracesQuery.limit, offset = defaults.TracesQuery.offset } = query;
-      const filters = {
-        ...(entityId !== undefined && { entityId }),
-        ...(entityType !== undefined && { entityType }),
-        ...(status !== undefined && { status }),
-      };
-      const times = {
-        ...(from !== undefined && { from: parseInstant("from", from) }),
-        ...(to !== undefined && { to: parseInstant("to", to) }),
-      };
-      const traces = await open(call).list({ ...filters, ...times, limit, offset });
+      const at = (name: "from" | "to") => (query[name] === undefined ? undefined : parseInstant(name, query[name]));
+      const traces = await open(call).list({ ...defaults.TracesQuery, ...query, from: at("from"), to: at("to") });
       return { traces, count: traces.length };
     },
   }),

@@ -1,6 +1,8 @@
 /** OpenAI's Models, Chat Completions and Responses over agents: `model` is the id of an agent. */
 import type { ChatCompletionRequest, CreateResponseRequest } from "../../../generated/types.ts";
+import type { Service } from "../../app/service.ts";
 import { JSON_TYPE } from "../../http/encode.ts";
+import type { Context } from "../../http/route.ts";
 import { answerChat } from "../../openai/chat.ts";
 import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
@@ -15,6 +17,15 @@ const WHOLE = { output: { raw: [JSON_TYPE] }, errors: openaiErrors };
 const STREAMED = { ...WHOLE, output: { raw: [JSON_TYPE, EVENTS] } };
 /** Of bodies that an agent is asked. */
 const ASKED = { bodyClass: "generation", failures: ["not_found"] } as const;
+
+/** Of what `responses` keep for the caller. */
+const kept = (act: "delete" | "cancel") => ({
+  ...WHOLE,
+  async handle({ params }: { params: Record<string, string> }, call: Context<Service>) {
+    const { responses } = call.service;
+    return jsonReply(await responses[act](params.id!, responses.principalOf(call)));
+  },
+});
 
 export const OPENAI_ROUTES = [
   get("/v1/models", "openai.listModels", "List the agents as OpenAI's models", {
@@ -83,20 +94,13 @@ export const OPENAI_ROUTES = [
       return jsonReply(await responses.get(params.id!, principal, call.charge));
     },
   }),
-  del("/v1/responses/:id", "openai.deleteResponse", "Delete a stored response", {
-    ...WHOLE,
-    async handle({ params }, call) {
-      const { responses } = call.service;
-      return jsonReply(await responses.delete(params.id!, responses.principalOf(call)));
-    },
-  }),
-  post("/v1/responses/:id/cancel", "openai.cancelResponse", "Stop a response that runs in the background", {
-    ...WHOLE,
-    async handle({ params }, call) {
-      const { responses } = call.service;
-      return jsonReply(await responses.cancel(params.id!, responses.principalOf(call)));
-    },
-  }),
+  del("/v1/responses/:id", "openai.deleteResponse", "Delete a stored response", kept("delete")),
+  post(
+    "/v1/responses/:id/cancel",
+    "openai.cancelResponse",
+    "Stop a response that runs in the background",
+    kept("cancel"),
+  ),
   get("/v1/responses/:id/input_items", "openai.listInputItems", "List the items that a stored response was asked", {
     ...WHOLE,
     query: "ResponseItemsQuery",

@@ -27,10 +27,7 @@ export const UPDATE_ROUTES = [
     pages: "named",
     failures: ["conflict"],
     output: "InstalledUpdates",
-    handle: async ({ params }, { service }) => {
-      const { packageName } = params;
-      return (await service.platform.updates()).install(packageName!);
-    },
+    handle: async ({ params }, { service }) => (await service.platform.updates()).install(params.packageName!),
   }),
   post("/reload", "manifest.reload", "Read the manifest again and serve it", {
     group: "observability",

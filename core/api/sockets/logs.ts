@@ -5,7 +5,7 @@ import type { LogsQuery } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
 import type { Service } from "../../app/service.ts";
 import { requireValid, type Validator } from "../../http/decode.ts";
-import type { SocketHandlers, SocketRoute } from "../../http/socket.ts";
+import type { SocketRoute } from "../../http/socket.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
@@ -50,7 +50,7 @@ export const LOG_SOCKET: SocketRoute<Service> = {
     const { entries } = findLines(logs, filter, wanted.limit);
     peer.send(initialMessage(entries));
     const lines = logNews.follow(peer, (news) => updateFor(news, filter));
-    const handlers: SocketHandlers = {
+    return {
       message(text) {
         try {
           filter = bounded(parseQuery(filterIn(text)).filter);
@@ -61,7 +61,6 @@ export const LOG_SOCKET: SocketRoute<Service> = {
       drained: () => lines.wake(),
       close: () => lines.stop(),
     };
-    return handlers;
   },
 };
 

@@ -1,7 +1,7 @@
 /** `/ws/observability` and below: spans as they start and end, and log lines. */
 
 import type { Service } from "../../app/service.ts";
-import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
+import type { Peer, SocketRoute } from "../../http/socket.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Text } from "../../lib/serialized.ts";
@@ -51,10 +51,8 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
     greet(peer, wanted);
     const spans = service.traces.news.follow(peer, (news) => spanFor(news, wanted, owner));
     const lines = service.logNews.follow(peer, (news) => lineFor(news, wanted, owner));
-    const handlers: SocketHandlers = {
-      message: (text) => {
-        peer.send(JSON.stringify(answerTo(text)));
-      },
+    return {
+      message: (text) => void peer.send(JSON.stringify(answerTo(text))),
       drained() {
         spans.wake();
         lines.wake();
@@ -64,7 +62,6 @@ export const OBSERVABILITY_SOCKET: SocketRoute<Service> = {
         lines.stop();
       },
     };
-    return handlers;
   },
 };
 

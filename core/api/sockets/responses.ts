@@ -14,5 +14,5 @@ export const RESPONSES_SOCKET: SocketRoute<Service> = {
   check(asked, { isolated }) {
     principalOf(asked, isolated);
   },
-  open: (peer, service) => openResponsesSocket(peer, service),
+  open: openResponsesSocket,
 };

@@ -34,7 +34,14 @@ const described = (auth: Partial<AuthManifest>, text: string, provided: string[]
   return describeAccess(accessOf(auth, provided).of(found));
 };
 
-const HELD = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset", "GET /.well-known/jwks.json"];
+const HELD = [
+  "GET /healthz",
+  "GET /readyz",
+  "GET /ui/:asset",
+  "GET /console/:asset",
+  "GET /docs/:asset",
+  "GET /.well-known/jwks.json",
+];
 const isHeld = ({ method, path }: Row) => HELD.includes(`${method} ${path}`);
 
 describe("classes of routes", () => {

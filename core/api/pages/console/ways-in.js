@@ -23,7 +23,7 @@ export async function waysIn({ api, signal, body }) {
         chats.length > 0 && section("Agents", element("ul", { class: "items" }, ...chats)),
         runs.length > 0 && section("Workflows", element("ul", { class: "items" }, ...runs)),
       ),
-      forPrograms(api.pageAddress("ui")),
+      forPrograms(api.pageAddress("ui"), api.pageAddress("docs")),
     );
   } catch {
     // The sections above say why nothing can be read.
@@ -39,14 +39,20 @@ const way = (path, verb, name, about) =>
     about !== "" && element("p", { class: "quiet" }, about),
   );
 
-/** With the commands of the page for browsers without scripts, where the server sent it. @param {string} explorer */
-function forPrograms(explorer) {
+/** With the commands of the page for browsers without scripts, where the server sent it. @param {string} explorer @param {string} manual */
+function forPrograms(explorer, manual) {
   const commands = [...document.querySelectorAll("#landing pre")].map(({ textContent }) =>
     element("pre", { class: "json", tabindex: 0, role: "group", "aria-label": "Command" }, textContent ?? ""),
   );
   return section(
     "For programs",
     element("p", {}, element("a", { href: explorer }, "API explorer"), ": every endpoint, to try."),
+    element(
+      "p",
+      {},
+      element("a", { href: manual }, "Manual"),
+      ": a tutorial, every key of the manifest, what to do when.",
+    ),
     commands.length > 0 &&
       element("details", { class: "fold" }, element("summary", {}, "Commands that work as they stand"), ...commands),
   );
