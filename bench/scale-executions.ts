@@ -2,14 +2,18 @@
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import { pino } from "pino";
-import { encodeNumber as numberPart } from "../core/storage/encoding.ts";
-import { EXECUTION_SEQUENCE, executionKey, journalKey } from "../core/storage/keys.ts";
+import { EXECUTION_SEQUENCE, executionKey, journalKey, encodeNumber as numberPart } from "../core/storage/keys.ts";
 import { openSqliteStore } from "../core/storage/sqlite-store.ts";
 import type { Outline, StepOutline } from "../core/workflows/definition/definition.ts";
-import type { ExecutionStart, ExecutionStatus, JournalEntry } from "../core/workflows/journal/entries.ts";
+import {
+  type ExecutionStart,
+  type ExecutionStatus,
+  entriesText,
+  type JournalEntry,
+  recordRowText,
+} from "../core/workflows/journal/entries.ts";
 import { indexKeys } from "../core/workflows/journal/index-rows.ts";
 import { executionRecord } from "../core/workflows/journal/record.ts";
-import { entriesText, recordRowText } from "../core/workflows/journal/rows.ts";
 import { stateFromJournal } from "../core/workflows/journal/state.ts";
 import { MARKER, numeral } from "./numbers.ts";
 import { enveloped } from "./replies.ts";

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { parse } from "yaml";
 import { ROUTES } from "../core/api/routes/index.ts";
 import { boot } from "../core/app/boot.ts";
-import { formatIssue } from "../core/manifest/issues.ts";
+import { formatIssue } from "../core/manifest/manifest.ts";
 import { createLogger } from "../core/observability/logger.ts";
 import { pages } from "../docs/reference/generate.ts";
 import { ROOT } from "./support/command-line.ts";

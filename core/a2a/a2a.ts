@@ -4,7 +4,7 @@ import type { Agent } from "../agents/agent.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
+import type { CountRefusal } from "../observability/metrics/meters.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";

@@ -1,7 +1,7 @@
 /** The events of a task, for clients that stream it. */
 import type { EventSink } from "../lib/event-sink.ts";
 import { taskKey } from "../storage/keys.ts";
-import { Watch } from "../storage/watch.ts";
+import { Watch } from "../storage/ranges.ts";
 import type { ArtifactUpdate } from "./output.ts";
 import { isWorking, type Task, type TaskRecord } from "./task.ts";
 import type { Tasks } from "./tasks.ts";

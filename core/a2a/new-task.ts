@@ -1,13 +1,11 @@
 /** A new task: its record, and what its agent is asked. */
 import { randomUUID } from "node:crypto";
-import type { KeptRequest } from "../agents/keeper.ts";
-import { pushUiMessage } from "../agents/prompt/ui-input.ts";
-import { ownerOf } from "../identity/ownership.ts";
-import type { Principal, Requester } from "../identity/principal.ts";
+import type { KeptRequest } from "../agents/agent.ts";
+import { pushUiMessage } from "../agents/prompt/model-input.ts";
+import { ownerOf, type Principal, type Requester } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
-import { digestOf } from "../storage/encoding.ts";
-import { taskMessageKey } from "../storage/keys.ts";
+import { digestOf, taskMessageKey } from "../storage/keys.ts";
 import type { PushConfig } from "./push-config.ts";
 import type { Message, Part, Task, TaskRecord } from "./task.ts";
 import { newTaskId } from "./task-ids.ts";

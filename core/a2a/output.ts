@@ -1,5 +1,5 @@
 /** The output of an agent in a task so far, for one reader. */
-import { fileOf } from "../agents/prompt/tool-output.ts";
+import { fileOf } from "../agents/prompt/results.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { hearing } from "../agents/stream/raw.ts";
 import { parseJsonText } from "../http/decode.ts";

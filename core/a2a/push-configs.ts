@@ -1,8 +1,7 @@
 /** The push configurations of tasks, for one request: the owner of a task sets, lists and deletes them. */
 import type { SendMessageRequest, TaskPushNotificationConfig } from "@a2a-js/sdk";
 import { PushNotificationNotSupportedError } from "@a2a-js/sdk/errors";
-import { ownerOf } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import { ownerOf, type Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, quoted, ServiceError } from "../lib/errors.ts";
 import { taskKey } from "../storage/keys.ts";

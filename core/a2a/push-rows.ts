@@ -1,7 +1,7 @@
 /** Push configurations in the store. Every change expects the row as it was read, and is retried after a conflict with another process. */
 import { systemTime } from "../lib/clock.ts";
 import { CommitConflict, unavailable } from "../lib/errors.ts";
-import { taskPushKey } from "../storage/push-keys.ts";
+import { taskPushKey } from "../storage/keys.ts";
 import type { Commit, Row, Store } from "../storage/store.ts";
 import { noticeRows, type Pushes, withEvent } from "./pushes.ts";
 

@@ -11,12 +11,11 @@ import { backOff } from "../lib/retry.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
-import { removeUnchanged } from "../storage/conflict.ts";
+import { TASK_NOTICES, taskNoticesBefore, taskOfNotice } from "../storage/keys.ts";
+import { nameProcess } from "../storage/membership.ts";
 import { Orphans } from "../storage/orphans.ts";
-import { nameProcess } from "../storage/process-name.ts";
-import { TASK_NOTICES, taskNoticesBefore, taskOfNotice } from "../storage/push-keys.ts";
 import { allRows } from "../storage/ranges.ts";
-import type { Row } from "../storage/store.ts";
+import { type Row, removeUnchanged } from "../storage/store.ts";
 import type { PushDelivery } from "./push-delivery.ts";
 import { changePushes, readPushes } from "./push-rows.ts";
 import {

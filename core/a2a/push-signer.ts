@@ -4,9 +4,8 @@
  */
 import { createHash } from "node:crypto";
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK, SignJWT } from "jose";
-import { unlessConflict } from "../storage/conflict.ts";
-import { PUSH_SIGNING_KEY } from "../storage/push-keys.ts";
-import type { Store } from "../storage/store.ts";
+import { PUSH_SIGNING_KEY } from "../storage/keys.ts";
+import { type Store, unlessConflict } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
 import type { Task } from "./task.ts";
 

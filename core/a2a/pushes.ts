@@ -3,7 +3,7 @@
  * commit; a notification contains the task as it is when it is sent. So a receiver that was away gets the last status, and not each
  * one before it.
  */
-import { taskNoticeKey } from "../storage/push-keys.ts";
+import { taskNoticeKey } from "../storage/keys.ts";
 import type { PushConfig } from "./push-config.ts";
 
 /** An event of the task that a receiver has not accepted yet. Times are milliseconds since 1970. */

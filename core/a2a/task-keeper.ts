@@ -3,13 +3,11 @@ import type { Logger } from "pino";
 import { systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { removeUnchanged, unlessConflict } from "../storage/conflict.ts";
 import { indexedTask, OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { excessBytes } from "../storage/memory-shares.ts";
 import { Orphans } from "../storage/orphans.ts";
 import { allRows, pagesInBackground } from "../storage/ranges.ts";
-import { isVolatile } from "../storage/sharing.ts";
-import type { Row } from "../storage/store.ts";
+import { isVolatile, type Row, removeUnchanged, unlessConflict } from "../storage/store.ts";
 import type { TaskState } from "./task.ts";
 import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
 

@@ -1,10 +1,8 @@
 /** `ListTasks`: the tasks of an agent that a principal may see, the most recently changed first. */
-import { ownerOf } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import { ownerOf, type Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import { indexedTask, taskEntry, taskIndex } from "../storage/keys.ts";
-import { inTurn } from "../storage/large-rows.ts";
-import { allRows } from "../storage/ranges.ts";
+import { allRows, inTurn } from "../storage/ranges.ts";
 import type { Row } from "../storage/store.ts";
 import { charactersOf } from "./output.ts";
 import type { Task } from "./task.ts";

@@ -7,9 +7,9 @@ import {
   taskEntry,
   taskIndex,
   taskKey,
+  taskPushKey,
 } from "../storage/keys.ts";
 import type { Membership } from "../storage/membership.ts";
-import { taskPushKey } from "../storage/push-keys.ts";
 import { groupsBelow } from "../storage/ranges.ts";
 import type { Commit, Row, Store } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";

@@ -1,7 +1,6 @@
 /** A task as it is stored, and as A2A 1.0 writes it in JSON. */
 import type { PendingApproval } from "../agents/run/parts.ts";
-import type { Caller } from "../identity/caller.ts";
-import type { User } from "../identity/user.ts";
+import type { Caller, User } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 
 /**

@@ -1,10 +1,8 @@
 /** The state that an agent and its client share: the working memory of the conversation, if it is JSON. */
 import { isDeepStrictEqual } from "node:util";
 import type { AgUiEvent } from "../../generated/types.ts";
-import { UPDATE_WORKING_MEMORY } from "../agents/conversation/working-memory.ts";
-import { actingUser } from "../identity/acting-user.ts";
-import { ANONYMOUS } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import { UPDATE_WORKING_MEMORY } from "../agents/conversation/agent-memory.ts";
+import { ANONYMOUS, actingUser, type Principal } from "../identity/principal.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Memory } from "../memory/memory.ts";
 

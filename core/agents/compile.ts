@@ -3,36 +3,146 @@ import type { Logger } from "pino";
 import { SchemaRateLimit } from "../client-schema/rate.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import { isIsolated } from "../identity/principal.ts";
-import { unavailable } from "../lib/errors.ts";
-import type { Problem } from "../lib/problem.ts";
+import { invalid, listed, type Problem, ServiceError, unavailable } from "../lib/errors.ts";
 import type { Uses } from "../lib/uses.ts";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "../memory/memory.ts";
+import { threadId } from "../memory/threads.ts";
 import type { Models } from "../models/models.ts";
-import { agentSpan } from "../observability/attributes.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
+import { agentSpan } from "../observability/span.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { Agent } from "./agent.ts";
-import { agentMemory } from "./conversation/agent-memory.ts";
-import { openTurns, type Turns } from "./conversation/turns.ts";
-import { UPDATE_WORKING_MEMORY } from "./conversation/working-memory.ts";
+import type { Agent, Keeping, RunKeeper } from "./agent.ts";
+import { agentMemory, UPDATE_WORKING_MEMORY } from "./conversation/agent-memory.ts";
+import { openTurns, type Turns } from "./conversation/turn-queue.ts";
 import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { createAgent } from "./endpoints.ts";
 import type { AgentHistories } from "./history/history.ts";
 import { openHistories } from "./history/open.ts";
-import type { Keeping, RunKeeper } from "./keeper.ts";
 import { Activity } from "./run/activity.ts";
-import { agentOptions, type RequestBounds } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { dynamicChain, dynamicInstructions, dynamicTools } from "./run/dynamic.ts";
+import { execute, prepareRun, type RunRequest } from "./run/execute.ts";
+import { runIdFrom } from "./run/journal.ts";
 import { DEFAULT_SETTINGS, type RunSettings, resolveOptions } from "./run/options.ts";
-import { createRunIds } from "./run/run.ts";
-import { dynamicSources, type SourceReader } from "./run/sources.ts";
-import { type KnownTools, knownTools, toolSet } from "./run/tool-set.ts";
-import { delegateTool } from "./sub-agents.ts";
+import type { AgentPart, PartSink } from "./run/parts.ts";
+import { agentOptions, type RequestBounds } from "./run/prompt-bounds.ts";
+import { createRunIds, emptyRunResult } from "./run/run.ts";
+import { dynamicChain, dynamicInstructions, dynamicSources, dynamicTools, type SourceReader } from "./run/sources.ts";
+import {
+  type AgentTool,
+  functionTool,
+  type KnownTools,
+  knownTools,
+  type RunToolContext,
+  toolSet,
+} from "./run/tool-set.ts";
+import { addUsage, unfinished } from "./run/usage.ts";
+
+// How an agent calls its sub-agents: through one tool, `delegate_task {agentId, task}`.
+
+const DELEGATE_TASK = "delegate_task";
+
+/** How deeply agents may delegate: each of them keeps its run open while its sub-agent works. */
+const MAX_DEPTH = 5;
+
+/**
+ * @param subAgents names and descriptions of the agents that the model may call
+ * @param agents all agents by id. Read only when a task is delegated, because not all of them exist yet when this is called.
+ */
+function delegateTool(
+  subAgents: readonly { id: string; name: string; description: string }[],
+  agents: ReadonlyMap<string, CompiledAgent>,
+): AgentTool {
+  const ids = subAgents.map((agent) => agent.id);
+  const lines = subAgents.map(({ id, name, description }) => `- ${id} (${name})${description && `: ${description}`}`);
+  const description = `Gives a task to another agent and returns its answer. The agents:\n${lines.join("\n")}`;
+  const properties = {
+    agentId: { type: "string", enum: ids, description: "Who does it." },
+    task: { type: "string", minLength: 1, description: "What to do, with everything there is to know about it." },
+  };
+  const parameters = { type: "object", properties, required: ["agentId", "task"], additionalProperties: false };
+  return {
+    name: DELEGATE_TASK,
+    definition: functionTool(DELEGATE_TASK, description, parameters),
+    run(input, run) {
+      const { agentId, task } = (input ?? {}) as { agentId?: unknown; task?: unknown };
+      if (typeof agentId !== "string" || !ids.includes(agentId)) {
+        throw invalid(`input.agentId must be one of ${listed(ids)}`);
+      }
+      if (typeof task !== "string" || task === "") throw invalid("input.task must be a non-empty string");
+      return delegate(agents.get(agentId)!, task, run);
+    },
+  };
+}
+
+/** Runs the sub-agent. Its usage is added to that of the outer run, even when it fails. */
+async function delegate(agent: CompiledAgent, task: string, run: RunToolContext): Promise<string> {
+  const { depth, span, sink, toolCallId, usage, origin } = run;
+  if (depth + 1 >= MAX_DEPTH) throw invalid(`agents may delegate ${MAX_DEPTH - 1} levels deep at most: do it yourself`);
+  const { journal } = run;
+  const runId = journal === undefined ? undefined : runIdFrom(origin.idempotencyKey!);
+  const request = { ...inConversation(agent, run), input: task, depth: depth + 1, parentSpan: span, runId, journal };
+  const outcome = emptyRunResult();
+  try {
+    await execute(agent, prepareRun(agent, request, origin.call), withSubAgent(sink, agent, toolCallId), outcome);
+  } finally {
+    addUsage(usage, outcome.usage);
+  }
+  const problem = unfinished(agent.id, outcome.finishReason);
+  if (problem === null) return outcome.text;
+  throw new ServiceError("provider_failed", outcome.text === "" ? problem : `${problem}. It had said: ${outcome.text}`);
+}
+
+/**
+ * The sub-agent works in the conversation of the outer run and for its user. Its turns are stored in a thread beside the
+ * conversation, one per agent: the messages between person and agent are not mixed with them, and each agent recalls what it
+ * was told itself.
+ */
+function inConversation(
+  { id }: CompiledAgent,
+  { origin, memory }: RunToolContext,
+): Pick<RunRequest, "options" | "thread"> {
+  const { userId, conversationId, readOnly } = memory;
+  return {
+    options: {
+      context: origin.context,
+      memory: { userId, conversationId, options: readOnly ? { readOnly } : undefined },
+    },
+    thread: conversationId === undefined ? undefined : threadId(conversationId, id),
+  };
+}
+
+/** Parts of a sub-agent that a reader would take for the start or the end of the outer run. */
+const RUN_BOUNDARIES = new Set<AgentPart["type"]>(["start", "finish", "abort", "error"]);
+
+/**
+ * Marks the parts with the agent and with the call that delegated to it. Ids inside parts get that call's id as a prefix, because two
+ * agents at work at the same time may use the same ones; so the marks of nested sub-agents still name its calls.
+ */
+function withSubAgent(sink: PartSink, { id, name }: CompiledAgent, callId: string): PartSink {
+  const own = (innerId: string) => `${callId}:${innerId}`;
+  return {
+    get closed() {
+      return sink.closed;
+    },
+    part(part) {
+      if (RUN_BOUNDARIES.has(part.type)) return undefined;
+      const { subAgentId = id, subAgentName = name, subAgentCallId } = part;
+      const marked: Record<string, unknown> = {
+        ...part,
+        subAgentId,
+        subAgentName,
+        subAgentCallId: subAgentCallId === undefined ? callId : own(subAgentCallId),
+      };
+      if ("id" in part) marked.id = own(part.id);
+      if ("toolCallId" in part) marked.toolCallId = own(part.toolCallId);
+      return sink.part(marked as unknown as AgentPart);
+    },
+  };
+}
 
 /** How long a shutdown waits for aborted runs to store what they have generated. */
 const SHUTDOWN_TIMEOUT_MS = 5_000;

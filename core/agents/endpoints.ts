@@ -1,23 +1,142 @@
 /** The methods of an agent that the API calls: each is a run with its own kind of sink. */
-
-import type { StartedRun } from "../../generated/types.ts";
-import { ownerOf } from "../identity/ownership.ts";
-import { invalid } from "../lib/errors.ts";
+import type { StartedRun, TextResult } from "../../generated/types.ts";
+import { ownerOf } from "../identity/principal.ts";
+import { invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { Agent, ChatBody, GenerateBody, ObjectBody } from "./agent.ts";
-import { replyMessageId } from "./conversation/agent-memory.ts";
+import type {
+  Agent,
+  ChatBody,
+  GenerateBody,
+  KeptAgent,
+  KeptRequest,
+  ObjectBody,
+  ProtocolBody,
+  ProtocolRun,
+  ReplyForm,
+  RunKeeper,
+  StartableRun,
+} from "./agent.ts";
+import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
 import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
-import type { KeptRequest, ReplyForm, StartableRun } from "./keeper.ts";
-import { keptAgent, startable } from "./kept.ts";
-import { prepareProtocol } from "./protocol-run.ts";
+import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
 import type { RunCall } from "./run/caller.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, prepareRun } from "./run/execute.ts";
-import { objectOutput } from "./run/output.ts";
+import { execute, executeStream, prepareRun } from "./run/execute.ts";
+import { objectOutput } from "./run/options.ts";
+import type { PartSink } from "./run/parts.ts";
+import { reasoningOptions } from "./run/prompt-bounds.ts";
+import type { PreparedRun, RunResult } from "./run/run.ts";
 import { ObjectSink } from "./stream/object.ts";
-import { textResult } from "./stream/text.ts";
+import { RawSink } from "./stream/raw.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
+
+// Decides which runs of an agent are kept, and starts them.
+
+const keptAgent = (agent: CompiledAgent): KeptAgent => ({
+  id: agent.id,
+  recovery: agent.recovery,
+  prepare: (request, call, runId, journal) => prepareRun(agent, { ...request, runId, journal }, call),
+  execute: (prepared, sink, outcome) => execute(agent, prepared, sink, outcome),
+});
+
+/**
+ * The run for a request: one that waits for what it answers, or a new one, kept from its begin, from the moment in which it asks a person, or
+ * not at all.
+ *
+ * @param streams whether the reply is the stream of the run, which a repeated request with its key follows
+ *
+ * @throws ServiceError `invalid_input` for an invalid request
+ */
+function startable(
+  agent: CompiledAgent,
+  kept: KeptAgent,
+  request: KeptRequest,
+  call: RunCall,
+  streams: boolean,
+): StartableRun {
+  const { keeper } = agent.keeping;
+  const { options } = request;
+  const { keyed } = call;
+  const isAsked = options?.background === true || options?.resumableStream === true;
+  if (keeper === null) {
+    if (isAsked) throw invalid("options.background and options.resumableStream are not available here");
+    return new PassingRun(agent, request, call);
+  }
+  const isFollowed = streams && keyed !== undefined;
+  const chosen = options?.runId;
+  const isChosen = chosen !== undefined;
+  const asks = agent.asks && request.schema === undefined;
+  const isRepeated = keyed?.isRepeated === true;
+  // The first request with the key may have asked, and died.
+  const isKept = isAsked || isFollowed || (agent.durable && keeper.lasts) || (asks && isRepeated);
+  let run: StartableRun;
+  if (isKept || asks) {
+    const runId = chosen ?? request.runId ?? keyed?.runId ?? agent.newRunId();
+    const key = keyed === undefined ? null : isRepeated ? "repeated" : "first";
+    const name = { runId, isChosen, isContested: isChosen || isFollowed || isRepeated, keyed: key } as const;
+    run = isKept ? keeper.newRun(kept, request, call, name) : keeper.askingRun(kept, request, call, runId, isChosen);
+    if (isKept) call.replyWith = { facts: isFollowed && isRepeated ? { runId, isReplayed: true } : { runId } };
+  } else run = new PassingRun(agent, request, call);
+  const mayAnswer = request.runsTools === true && request.approves !== false;
+  const calls = mayAnswer ? awaitedCalls(request.input) : NO_CALLS;
+  return calls.length === 0 ? run : answering(keeper, agent, calls, options?.context, call, run);
+}
+
+/** A run that ends with its request. */
+class PassingRun implements StartableRun {
+  readonly id: string;
+  readonly prepared: PreparedRun;
+  readonly #agent: CompiledAgent;
+  readonly #isFree: Promise<void> | undefined;
+
+  constructor(agent: CompiledAgent, request: KeptRequest, call: RunCall) {
+    this.prepared = prepareRun(agent, request, call);
+    const { id, settings } = this.prepared.plan;
+    this.id = id;
+    this.#agent = agent;
+    // No kept run may have the id that was chosen for one that is not kept.
+    const chosen = request.options?.runId;
+    if (chosen !== undefined) this.#isFree = agent.keeping.keeper?.requireFree(chosen, settings.memory.userId);
+  }
+
+  result(): ReturnType<StartableRun["result"]> {
+    if (this.#isFree === undefined) return execute(this.#agent, this.prepared);
+    return this.#isFree.then(() => execute(this.#agent, this.prepared));
+  }
+
+  events(form = RAW): EventProducer {
+    return async (events) => {
+      if (this.#isFree !== undefined) await this.#isFree;
+      return executeStream(this.#agent, this.prepared, form(events));
+    };
+  }
+}
+
+export const RAW: ReplyForm = (events) => new RawSink(events);
+
+/** Gives the answers of a request to the run that waits for them, if there is one. A function of its own: most requests bring none. */
+function answering(
+  keeper: RunKeeper,
+  { id, defaults }: CompiledAgent,
+  calls: readonly AwaitedCall[],
+  context: Record<string, unknown> | undefined,
+  call: RunCall,
+  run: StartableRun,
+): StartableRun {
+  const meant = async () => {
+    const waiting = await keeper.answered(id, calls, context ?? defaults.context, call);
+    if (waiting === null) return run;
+    call.replyWith = { facts: { runId: waiting.id } };
+    return waiting;
+  };
+  return {
+    ...run,
+    kept: undefined,
+    result: async () => (await meant()).result(),
+    events: async (form) => (await meant()).events(form),
+  };
+}
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
@@ -147,4 +266,85 @@ function requireConversation({ prepared: { plan } }: StartableRun): void {
   const { userId, conversationId } = plan.settings.memory;
   if (userId === undefined || conversationId === undefined)
     throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
+}
+
+// Runs for protocols with their own reply format: the sink of the protocol makes the reply from the parts.
+
+function prepareProtocol(
+  agent: CompiledAgent,
+  kept: KeptAgent,
+  { streams = false, ...body }: ProtocolBody,
+  call: RunCall,
+): ProtocolRun {
+  const request = protocolRequest(agent, body);
+  const run = startable(agent, kept, request, call, streams);
+  const { output, tools } = run.prepared.plan;
+  return {
+    messageId: messageIdForRun(run.id),
+    isJson: output?.format !== undefined,
+    get clientTools() {
+      return [...tools.byName.values()].flatMap(({ name, clientInput }) => (clientInput === undefined ? [] : [name]));
+    },
+    start: (sink) => partsInto(run, sink),
+    events: (form) => run.events(form),
+    kept: run.kept,
+  };
+}
+
+/**
+ * The sink of one that is kept from its begin gets the parts that are recorded.
+ *
+ * @throws ServiceError `provider_failed` when that has failed after its beginning, otherwise what made it fail
+ */
+async function partsInto(run: StartableRun, sink: PartSink): Promise<void> {
+  let failure: string | undefined;
+  const recorded: PartSink = {
+    get closed() {
+      return sink.closed;
+    },
+    part(part) {
+      if (part.type !== "error") return sink.part(part);
+      failure = part.error;
+      return undefined;
+    },
+  };
+  const follow = await run.events(() => (run.kept === undefined ? sink : recorded));
+  await follow({
+    open: () => sink.accepted?.(),
+    send: () => undefined,
+    get closed() {
+      return sink.closed;
+    },
+    onLeave: (listener) => sink.onLeave?.(listener),
+  });
+  if (failure !== undefined) throw new ServiceError("provider_failed", failure);
+}
+
+function protocolRequest(agent: CompiledAgent, { effort, options, ...request }: ProtocolBody) {
+  const reasoning = effort && { providerOptions: reasoningOptions(agent.bounds, effort.value, effort.field) };
+  const asked = reasoning === undefined ? options : { ...options, ...reasoning };
+  return {
+    ...request,
+    ...(asked && { options: asked }),
+    runsTools: true,
+    clientKnowsMessageId: true,
+  } satisfies KeptRequest;
+}
+
+// `POST /agents/:id/text`: the result of a finished run.
+
+function textResult(outcome: RunResult): TextResult {
+  const { approvals, runId, messageId, userMessageId } = outcome;
+  const result = finished(outcome);
+  if (approvals.length > 0) result.approvals = approvals;
+  if (runId !== undefined) result.runId = runId;
+  if (messageId !== undefined) result.messageId = messageId;
+  if (userMessageId !== undefined) result.userMessageId = userMessageId;
+  return result;
+}
+
+function finished(outcome: RunResult): TextResult {
+  const { text, usage, model, finishReason, toolCalls, toolResults } = outcome;
+  if (outcome.output === undefined) return { text, usage, model, finishReason, toolCalls, toolResults };
+  return { text, output: outcome.output, usage, model, finishReason, toolCalls, toolResults };
 }

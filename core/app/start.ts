@@ -11,15 +11,12 @@ import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
-import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
+import type { CountRefusal, Meters } from "../observability/metrics/meters.ts";
 import { type LogFormat, lineFormat } from "../observability/terminal-line.ts";
 import { chooseTransport } from "../transport/choose.ts";
-import { type Booted, boot } from "./boot.ts";
+import { type Booted, boot, createReload, type Generation } from "./boot.ts";
 import { type CassetteFolders, openCassettes } from "./cassettes.ts";
 import { compileDispatch, type Dispatches } from "./dispatch.ts";
-import type { Generation } from "./generation.ts";
-import { addLiveMeters } from "./live-meters.ts";
-import { createReload } from "./reload.ts";
 import type { Service } from "./service.ts";
 
 /** Largest head of a request. */
@@ -254,4 +251,16 @@ function sharedRuns<T>(work: () => Promise<T>): () => Promise<T> {
     }
     return next;
   };
+}
+
+// The metrics of what is open at the moment, and of lost log lines.
+
+function addLiveMeters(meters: Meters, inFlight: InFlight, openSockets: OpenSockets, output: LogOutput): void {
+  const add = (name: string, help: string, read: () => number, type: "gauge" | "counter" = "gauge") =>
+    meters.add({ name, help, type, read });
+  add("http_requests_in_flight", "Requests that wait for something, streams among them.", () => inFlight.size);
+  add("http_streams_open", "Requests that are being answered with a stream.", () => inFlight.streams);
+  add("sockets_open", "WebSockets that are open.", () => openSockets.size);
+  const lost = "Lines of the log that could not be written to standard output.";
+  add("log_lines_lost_total", lost, () => output.lost, "counter");
 }

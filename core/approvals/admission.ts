@@ -1,13 +1,20 @@
 /** Decides whether a call that needs approval may run now, depending on the origin of the call and the state of its question. */
 import { randomBytes } from "node:crypto";
-import { userIdOf } from "../identity/user.ts";
+import { userIdOf } from "../identity/principal.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
 import { invalid, ServiceError } from "../lib/errors.ts";
 import type { UserBound } from "../lib/user-bound.ts";
-import { changeInTurn } from "../storage/conflict.ts";
-import { digestOf } from "../storage/encoding.ts";
-import { ApprovalNeeded, ApprovalRefused, mayHaveAsked, notApproved } from "../tools/approval.ts";
-import type { ApprovalClaim, ApprovalRule, AskedCall } from "../tools/tool.ts";
+import { digestOf } from "../storage/keys.ts";
+import { changeInTurn } from "../storage/store.ts";
+import {
+  type ApprovalClaim,
+  ApprovalNeeded,
+  ApprovalRefused,
+  type ApprovalRule,
+  type AskedCall,
+  mayHaveAsked,
+  notApproved,
+} from "../tools/tool.ts";
 import { type ApprovalRecord, approvedInput, MAX_INPUT_CHARACTERS, placeOf, shownContext } from "./record.ts";
 import { type ApprovalRows, countsForUser } from "./rows.ts";
 

@@ -2,21 +2,205 @@
 import type { Logger } from "pino";
 import { defaults } from "../../generated/defaults.ts";
 import type { AnswerApprovalRequest, Approval, ApprovalsQuery, ApprovalsReply } from "../../generated/types.ts";
-import { mayAccess, permittedUser } from "../identity/ownership.ts";
-import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
-import { userIdOf } from "../identity/user.ts";
-import { storedTime } from "../lib/clock.ts";
-import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import {
+  mayAccess,
+  type Principal,
+  permittedUser,
+  principalOf,
+  type Requester,
+  seesEverything,
+  userIdOf,
+} from "../identity/principal.ts";
+import { canonicalJson } from "../lib/canonical-json.ts";
+import { type Clock, storedTime, systemTime } from "../lib/clock.ts";
+import { invalid, messageOf, notFound, quoted, ServiceError, unavailable } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
 import { UserBound } from "../lib/user-bound.ts";
 import { whileAway } from "../storage/away.ts";
-import { unlessConflict } from "../storage/conflict.ts";
-import type { Store } from "../storage/store.ts";
-import type { ApprovalInbox, AskedCall } from "../tools/tool.ts";
+import { RECORDS_PER_PAGE } from "../storage/collection.ts";
+import { changeInTurn, type Store, unlessConflict } from "../storage/store.ts";
+import type { ApprovalInbox, AskedCall, Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
-import { type AnswerOptions, answer } from "./answer.ts";
-import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited, type WithdrawalReason } from "./record.ts";
-import { ApprovalRows, type FoundApproval } from "./rows.ts";
-import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
+import {
+  type ApprovalRecord,
+  type ApprovalStatus,
+  approvalView,
+  approvedInput,
+  isAwaited,
+  MAX_INPUT_CHARACTERS,
+  type WithdrawalReason,
+} from "./record.ts";
+import { APPROVAL_ANSWERS, ApprovalRows, type FoundApproval } from "./rows.ts";
+
+// Background work on approvals: marks those without an answer as expired, removes old ones, and notifies steps and runs of answers.
+
+const ROUND_INTERVAL_MS = 5_000;
+/** Delay after the first round with an undelivered answer, for example because the step is about to suspend; it doubles each time. */
+const RETRY_DELAY_MS = 50;
+
+/** `later`: the answer is not delivered yet, whether the step was resumed or cannot be resumed so far. `gone`: nothing waits for it. */
+export type Delivery = "later" | "gone";
+/** Resumes the step, or the run, that waits for an approval. */
+type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
+
+/** Expires what is due, and removes approvals whose retention is over: at most one page. @returns their number */
+export async function settleDue(rows: ApprovalRows, clock: Clock = systemTime): Promise<number> {
+  const due = await rows.due(clock());
+  for (const found of due) {
+    if (found.record.status === "open") await rows.expire(found);
+    else await unlessConflict(rows.remove(found));
+  }
+  return due.length;
+}
+
+class Upkeep {
+  readonly #rows: ApprovalRows;
+  readonly #logger: Logger;
+  readonly #rounds: Interval;
+  #deliver: Deliver | null = null;
+  #retry: NodeJS.Timeout | undefined;
+  #retryDelay = RETRY_DELAY_MS;
+  #endWatch: (() => void) | undefined;
+
+  constructor(rows: ApprovalRows, logger: Logger) {
+    this.#rows = rows;
+    this.#logger = logger;
+    this.#rounds = new Interval(
+      ROUND_INTERVAL_MS,
+      () => this.#round(),
+      (error) => logger.warn({ err: error }, `approvals could not be looked through: ${messageOf(error)}`),
+    );
+  }
+
+  /** @param deliver notifies a step of its answer */
+  start(deliver: Deliver): void {
+    this.#deliver = deliver;
+    this.#endWatch = this.#rows.store.watch?.(APPROVAL_ANSWERS, () => this.hurry());
+    this.#rounds.start(0);
+  }
+
+  /** Tells what waits for an answer of it at once. What cannot be told yet is told in a round. Never rejects. */
+  async deliver(record: ApprovalRecord): Promise<void> {
+    if (this.#deliver === null || this.#rounds.signal.aborted) return;
+    if ((await this.#tell(record)) === "later") this.hurry();
+  }
+
+  /** Starts a round now, because a step's question has been answered. */
+  hurry(): void {
+    this.#retryDelay = RETRY_DELAY_MS;
+    if (this.#deliver !== null) this.#rounds.hurry();
+  }
+
+  async stop(): Promise<void> {
+    this.#endWatch?.();
+    await this.#rounds.stop();
+    clearTimeout(this.#retry);
+  }
+
+  async #round(): Promise<void> {
+    while ((await settleDue(this.#rows)) === RECORDS_PER_PAGE) if (this.#rounds.signal.aborted) return;
+    let isLate = false;
+    for await (const page of this.#rows.pagesOf(APPROVAL_ANSWERS))
+      for (const { record } of page) {
+        if (this.#rounds.signal.aborted) return;
+        if ((await this.#tell(record)) === "later") isLate = true;
+      }
+    clearTimeout(this.#retry);
+    if (isLate) this.#retry = setTimeout(() => this.#rounds.hurry(), this.#retryDelay).unref();
+    this.#retryDelay = isLate ? Math.min(this.#retryDelay * 2, ROUND_INTERVAL_MS) : RETRY_DELAY_MS;
+  }
+
+  async #tell(record: ApprovalRecord): Promise<Delivery> {
+    if (record.status === "open") return "gone";
+    try {
+      const delivery = await this.#deliver!(record);
+      if (delivery === "gone") await this.#rows.forgetAnswer(record.id);
+      return delivery;
+    } catch (error) {
+      const about = { approvalId: record.id, executionId: record.executionId, taskId: record.taskId, err: error };
+      this.#logger.warn(about, `what waits for an approval could not be told of it: ${messageOf(error)}`);
+      return "gone";
+    }
+  }
+}
+
+// Takes a person's answer. The first answer is the decision; the same answer again is accepted, a different one is an error.
+
+/** The person who answers. */
+interface Approver {
+  readonly principal: Principal;
+  /** The name in the record: a user's id, or the kind of caller. */
+  readonly name: string;
+  /** Whether it may answer as the console. */
+  readonly isConsole: boolean;
+}
+
+interface AnswerOptions {
+  readonly tools: { get(name: string): Tool | undefined };
+  readonly clock?: Clock;
+  /** Why nobody needs the answer any more; null while somebody does. */
+  lost?(record: ApprovalRecord, approved: boolean): Promise<WithdrawalReason | null>;
+}
+
+/** @throws ServiceError `not_found`, `forbidden`, `invalid_input` for an invalid input, `conflict` when it is decided differently */
+export async function answer(
+  rows: ApprovalRows,
+  id: string,
+  body: AnswerApprovalRequest,
+  approver: Approver,
+  { tools, clock = storedTime, lost }: AnswerOptions,
+): Promise<ApprovalRecord> {
+  return changeInTurn("the approval", async () => {
+    const found = await rows.read(id);
+    if (found === undefined || !mayAccess(approver.principal, found.record.owner, undefined)) throw unknown(id);
+    const { record } = found;
+    if (record.consoleOnly && !approver.isConsole)
+      throw new ServiceError("forbidden", `tool ${JSON.stringify(record.toolName)} is approved by the console alone`);
+    if (record.status !== "open") {
+      if (saysTheSame(record, body)) return record;
+      const why = record.status === "withdrawn" ? `: ${record.reason}` : "";
+      throw new ServiceError("conflict", `the approval is already ${record.status}${why}`);
+    }
+    if (record.expiresAt <= clock()) {
+      await rows.expire(found);
+      return undefined;
+    }
+    const reason = await lost?.(record, body.approved);
+    if (reason != null) {
+      await rows.decide(found, { status: "withdrawn", decidedAt: clock(), reason });
+      return undefined;
+    }
+    return rows.decide(found, {
+      status: body.approved ? "approved" : "denied",
+      decidedAt: clock(),
+      decidedBy: approver.name,
+      reason: body.reason,
+      edited: editedInput(record, body, tools),
+    });
+  });
+}
+
+const saysTheSame = (record: ApprovalRecord, { approved, input }: AnswerApprovalRequest): boolean =>
+  record.status === (approved ? "approved" : "denied") &&
+  (input === undefined || canonicalJson(input) === canonicalJson(approvedInput(record)));
+
+function editedInput(
+  { toolName, input }: ApprovalRecord,
+  body: AnswerApprovalRequest,
+  tools: AnswerOptions["tools"],
+): readonly [unknown] | undefined {
+  if (body.input === undefined) return undefined;
+  if (!body.approved) throw invalid("input belongs to an answer with approved: true");
+  const tool = tools.get(toolName);
+  if (tool === undefined)
+    throw invalid(`input cannot be checked: there is no tool ${JSON.stringify(toolName)} any more`);
+  const problem = tool.validate(body.input);
+  if (problem !== null) throw invalid(problem);
+  if (JSON.stringify(body.input).length > MAX_INPUT_CHARACTERS) throw invalid("input must be at most 64 KiB");
+  return canonicalJson(body.input) === canonicalJson(input) ? undefined : [body.input];
+}
+
+const unknown = (id: string) => notFound(`approval ${quoted(id)} does not exist`);
 
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */

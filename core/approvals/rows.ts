@@ -10,11 +10,9 @@
  *   aw/PLACE/APPROVAL               an open question by what it is part of
  *   ar/APPROVAL                     an answer that the step or run which waits for it has not taken yet
  */
-
 import { Collection, type Due, type Found } from "../storage/collection.ts";
-import { unlessConflict } from "../storage/conflict.ts";
-import { encodeShortText } from "../storage/encoding.ts";
-import type { Commit, Store } from "../storage/store.ts";
+import { encodeShortText } from "../storage/keys.ts";
+import { type Commit, type Store, unlessConflict } from "../storage/store.ts";
 import { type ApprovalRecord, type Decision, isAwaited } from "./record.ts";
 
 export type FoundApproval = Found<ApprovalRecord>;

@@ -1,21 +1,69 @@
 /** Authorizes requests: checks the credentials that the access class of a route requires, and records the caller in the call. */
-import type { Authorize } from "../http/access-failure.ts";
+import type { Authorize } from "../http/call.ts";
 import type { Context } from "../http/route.ts";
-import type { Caller } from "../identity/caller.ts";
-import type { User } from "../identity/user.ts";
-import { withToken } from "../identity/user-token.ts";
+import { type Caller, type User, withToken } from "../identity/principal.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
-import { type AccessRules, accessClass, type RouteAccess } from "./classes.ts";
-import { type CredentialSource, REQUEST_CREDENTIALS } from "./credential-source.ts";
-import type { CredentialHeaders, Credentials } from "./credentials.ts";
-import type { Identity, Verifier } from "./provider-port.ts";
+import { type AccessClass, type AccessRules, accessClass, type RouteAccess } from "./classes.ts";
 import {
-  type AccessRequirement,
-  invalidKey,
-  invalidToken,
-  missingCredentials,
-  type ProtectedClass,
-} from "./refusals.ts";
+  CONSOLE_KEY_VARIABLE,
+  type CredentialHeaders,
+  type CredentialSource,
+  type Credentials,
+  REQUEST_CREDENTIALS,
+} from "./credentials.ts";
+import type { Identity, Verifier } from "./provider-port.ts";
+
+// The 401 errors: what is missing or wrong, and how to send it. They never contain a key or a token.
+
+type ProtectedClass = Exclude<AccessClass, "public">;
+
+/** The credentials that a protected route requires. */
+interface AccessRequirement {
+  readonly access: ProtectedClass;
+  readonly source: CredentialSource;
+  /** Whether the message may mention the development bypass. */
+  readonly development: boolean;
+}
+
+const MESSAGES: Record<ProtectedClass, string> = {
+  user: "authentication required",
+  console: "console access required",
+  operator: "authentication required",
+};
+
+const BEARER = 'Bearer realm="penstock"';
+const CONSOLE_CHALLENGE = 'ConsoleKey realm="penstock"';
+const CHALLENGES: Record<ProtectedClass, string> = {
+  user: BEARER,
+  console: CONSOLE_CHALLENGE,
+  operator: `${BEARER}, ${CONSOLE_CHALLENGE}`,
+};
+
+function missingCredentials(requirement: AccessRequirement): ServiceError {
+  return unauthorized(MESSAGES[requirement.access], requirement, CHALLENGES[requirement.access]);
+}
+
+function invalidToken(requirement: AccessRequirement): ServiceError {
+  const challenge = CHALLENGES[requirement.access].replace(BEARER, `${BEARER}, error="invalid_token"`);
+  return unauthorized("the token is not valid or has expired", requirement, challenge);
+}
+
+function invalidKey(requirement: AccessRequirement): ServiceError {
+  return unauthorized("the console's key is wrong", requirement, CHALLENGES[requirement.access]);
+}
+
+function unauthorized(
+  problem: string,
+  { access, source, development }: AccessRequirement,
+  challenge: string,
+): ServiceError {
+  const { hints } = source;
+  const token = `send a user's token ${hints.token}`;
+  const key = `send the console's key (${CONSOLE_KEY_VARIABLE}) ${hints.key}`;
+  const how = access === "user" ? token : access === "console" ? key : `${token}, or ${key}`;
+  const message = `${problem}: ${how}${development ? `; outside production ${hints.development}` : ""}`;
+  return new ServiceError("unauthorized", message, { headers: { "www-authenticate": challenge } });
+}
 
 const USER: Caller = Object.freeze({ kind: "user" });
 const CONSOLE: Caller = Object.freeze({ kind: "console" });

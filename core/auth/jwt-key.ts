@@ -1,7 +1,6 @@
 /** The key with which the provider `jwt` verifies tokens, and the algorithms that its kind of key allows. */
 import { createPublicKey, createSecretKey, type KeyObject } from "node:crypto";
-import { messageOf } from "../lib/errors.ts";
-import type { Problem } from "../lib/problem.ts";
+import { messageOf, type Problem } from "../lib/errors.ts";
 
 export interface JwtConfig {
   /** A shared secret (HS256), or a public key or certificate in PEM. */

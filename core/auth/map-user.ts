@@ -1,7 +1,6 @@
 /** Turns the claims of a verified token into a user, by the `mapUser` of the provider in the manifest. */
-import type { User } from "../identity/user.ts";
-import { hint } from "../manifest/issues.ts";
-import type { AuthProviderManifest } from "../manifest/manifest.ts";
+import type { User } from "../identity/principal.ts";
+import { type AuthProviderManifest, hint } from "../manifest/manifest.ts";
 import type { Registry } from "../registry/registry.ts";
 
 export type Claims = Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
 /** The interface of auth providers: for a token they return a user and the time of expiry. */
-import type { User } from "../identity/user.ts";
+import type { User } from "../identity/principal.ts";
 
 export interface Identity {
   readonly user: User;

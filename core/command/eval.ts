@@ -6,7 +6,7 @@ import { loadEvals } from "../eval/load.ts";
 import { formatJUnit, formatTable } from "../eval/report.ts";
 import { type CaseReport, runEvals } from "../eval/run.ts";
 import { messageOf } from "../lib/errors.ts";
-import { hasErrors, type Issue } from "../manifest/issues.ts";
+import { hasErrors, type Issue } from "../manifest/manifest.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
 import { printIssues } from "./inspect.ts";

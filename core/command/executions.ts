@@ -1,6 +1,5 @@
 /** The commands `executions list`, `end` and `retry`: operations on executions while the service is stopped. */
-import { isVolatile } from "../storage/sharing.ts";
-import type { Store } from "../storage/store.ts";
+import { isVolatile, type Store } from "../storage/store.ts";
 import { endExecution, letRecoverAgain, type NamedExecution, unfinishedExecutions } from "../workflows/offline.ts";
 import type { Invocation } from "./invocation.ts";
 import { withNamedStore } from "./named-store.ts";

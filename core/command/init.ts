@@ -5,7 +5,7 @@ import { parse, stringify } from "yaml";
 import { toolsOfOpenApi } from "../init/openapi.ts";
 import { packageName, projectFiles, TEMPLATES, type TemplateName, writeProject } from "../init/project.ts";
 import { messageOf } from "../lib/errors.ts";
-import { suggest } from "../manifest/issues.ts";
+import { suggest } from "../manifest/manifest.ts";
 import { type Invocation, Misuse } from "./invocation.ts";
 
 export async function init({ rest, template, from }: Invocation): Promise<number> {

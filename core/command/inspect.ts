@@ -1,9 +1,8 @@
 /** The commands that read the manifest and do not listen: `check`, `explain`, `routes`. */
-
 import { type Booted, boot } from "../app/boot.ts";
 import { routeStates } from "../app/service.ts";
 import { formatExplained } from "../manifest/explain.ts";
-import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
+import { formatIssue, hasErrors, type Issue } from "../manifest/manifest.ts";
 import { createLogger } from "../observability/logger.ts";
 import type { Invocation } from "./invocation.ts";
 

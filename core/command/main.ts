@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs, parseEnv } from "node:util";
 import { messageOf } from "../lib/errors.ts";
-import { suggest } from "../manifest/issues.ts";
+import { suggest } from "../manifest/manifest.ts";
 import { type Invocation, Misuse } from "./invocation.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.

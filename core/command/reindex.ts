@@ -1,12 +1,11 @@
 /** The command `reindex`: rebuilds the indexes of semantic search from the stored messages. */
 import { boot } from "../app/boot.ts";
 import { counted } from "../lib/counted.ts";
-import { createEmbeddings } from "../memory/semantic/open.ts";
-import { type Reindexed, reindex } from "../memory/semantic/reindex.ts";
+import { createEmbeddings, type Reindexed, reindex } from "../memory/semantic/open.ts";
 import { storedMessages } from "../memory/semantic/stored-messages.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
-import { isVolatile } from "../storage/sharing.ts";
+import { isVolatile } from "../storage/store.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 

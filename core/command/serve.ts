@@ -1,17 +1,16 @@
 /** The command `serve`: starts the service, prints its address, and runs until a signal. */
 import module from "node:module";
-import { ReloadRefused } from "../app/reload.ts";
+import { ReloadRefused } from "../app/boot.ts";
 import { BootError, type Running, start } from "../app/start.ts";
 import { counted } from "../lib/counted.ts";
 import { messageOf } from "../lib/errors.ts";
-import { formatIssue, type Issue } from "../manifest/issues.ts";
-import type { ServerManifest } from "../manifest/manifest.ts";
+import { formatIssue, type Issue, type ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import { allocateYoung, boundHeapGrowth } from "../platform/heap.ts";
 import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
 import { areRowsLarge } from "../storage/memory-shares.ts";
-import { isVolatile } from "../storage/sharing.ts";
+import { isVolatile } from "../storage/store.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";

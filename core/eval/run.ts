@@ -1,11 +1,11 @@
 /** Runs cases against a service in this process. */
 import type { Logger } from "pino";
-import { objectOutput } from "../agents/run/output.ts";
+import { objectOutput } from "../agents/run/options.ts";
 import { perform } from "../api/routes/perform.ts";
 import type { Service } from "../app/service.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import type { Context } from "../http/route.ts";
-import { NOBODY } from "../identity/caller.ts";
+import { NOBODY } from "../identity/principal.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
 import { withoutSecrets } from "../lib/secrets.ts";

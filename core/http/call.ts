@@ -1,25 +1,52 @@
 /** One request on its way through the pipeline: the context that its handler sees, and how it is answered. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
-import { type Caller, NOBODY } from "../identity/caller.ts";
-import { type User, userIdOf } from "../identity/user.ts";
+import { type Caller, NOBODY, type User, userIdOf } from "../identity/principal.ts";
 import { AbortSource, type Aborts } from "../lib/aborts.ts";
-import { caught, type Facts, messageOf, type ServiceError, unavailable } from "../lib/errors.ts";
+import { caught, type Facts, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import type { Uses } from "../lib/uses.ts";
 import { logError } from "../observability/failures.ts";
-import type { RequestMeter } from "../observability/metrics/request-meter.ts";
-import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
+import { UNTIMED } from "../observability/metrics/durations.ts";
+import type { CountRefusal, RequestMeter } from "../observability/metrics/meters.ts";
 import type { Entity, Span, SpanKind, SpanOrigin } from "../observability/span.ts";
-import { type CallSettings, NO_HEADERS, NO_WARNINGS, STREAM_OPEN_TIMEOUT_MS, TOKEN_EXPIRED } from "./call-settings.ts";
-import type { Client } from "./client.ts";
+import type { Tracer } from "../observability/tracer.ts";
+import type { Client, ClientOf } from "./client.ts";
 import { type ErrorForm, errorReply, factHeaders, failureText } from "./encode.ts";
-import { EventWriter, type StreamForm } from "./event-writer.ts";
+import { EventWriter, type StreamForm, TextWriter } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { KeptReply, KeyClaim } from "./idempotency.ts";
-import type { InFlightRequest } from "./in-flight.ts";
-import type { Context, TextStream } from "./route.ts";
+import type { InFlight, InFlightRequest } from "./in-flight.ts";
+import type { Context, PageReply, Route, TextStream } from "./route.ts";
 import type { StreamWriter } from "./stream-writer.ts";
-import { TextWriter } from "./text-writer.ts";
+
+/** The settings and services that all calls of a pipeline share. */
+export interface CallSettings<S> {
+  readonly service: S;
+  readonly logger: Logger;
+  readonly inFlight: InFlight;
+  /** Counts the requests that use these settings and this service; undefined when nothing needs the count. */
+  readonly uses?: Uses;
+  /** Undefined or null when tracing is off. */
+  readonly tracer?: Tracer | null;
+  /**
+   * `request`: milliseconds until the headers of the reply must be sent. `heartbeat`: milliseconds of silence in a stream.
+   * `streamBuffer`: bytes that may wait for a slow reader.
+   */
+  readonly limits: { request: number; heartbeat: number; streamBuffer: number };
+  /** Called for each request that exceeds its time limit. */
+  readonly refused?: CountRefusal;
+  readonly clientOf: ClientOf;
+  /** Whether each request is logged with one line. */
+  readonly logs: boolean;
+}
+
+/** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
+const STREAM_OPEN_TIMEOUT_MS = 5_000;
+
+const TOKEN_EXPIRED = new ServiceError("unauthorized", "the token has expired: send a new one");
+const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));
+export const NO_WARNINGS: HeaderList = [];
 
 export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly exchange: Exchange;
@@ -294,4 +321,49 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     const milliseconds = Math.round(took * 1000) / 1000;
     this.#settings.logger.debug({ requestId, ...who, ...what, milliseconds }, "request");
   }
+}
+
+// How credentials are checked, and the reply when they are missing or wrong: JSON, or a page for people who use a browser.
+
+/**
+ * Sets `user` and `caller` of the call, or throws `unauthorized`. May read the head only before its first await.
+ *
+ * @param values raw values of the path's parameters
+ */
+export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
+
+/** Whether the client is a browser: programs that read JSON do not ask for HTML. */
+const wantsPage = (accept: string): boolean => accept.includes("text/html");
+
+/** Fails the call; a browser gets the page of the route, if it has one, in place of a 401. @param accept the header of the request */
+export function failAccess<S>(call: Call<S>, error: unknown, page: Route<S>["refusedPage"], accept: string): void {
+  const isRefused = error instanceof ServiceError && error.kind === "unauthorized";
+  if (page === undefined || !isRefused || !wantsPage(accept)) {
+    call.fail(error);
+    return;
+  }
+  call.track();
+  page(call).then(
+    (shown) => call.reply(401, pageHeaders(shown, error, call.requestId), shown.body),
+    (failure) => call.fail(failure),
+  );
+}
+
+function pageHeaders({ type = "text/html; charset=utf-8", headers = [] }: PageReply, error: unknown, id: string) {
+  const said = errorReply(error, id).headers;
+  const kept = said.flatMap((name, place) =>
+    place % 2 === 0 && name !== "content-type" ? [name, said[place + 1]!] : [],
+  );
+  return ["content-type", type, "vary", "accept", ...headers, ...kept];
+}
+
+/** Fails with `error`, or with 401 if the caller is not authorized: a refused caller must not learn what else is wrong. */
+export function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
+  if (allowed instanceof Promise) {
+    call.track();
+    allowed.then(
+      () => call.fail(error),
+      (refused) => call.fail(refused),
+    );
+  } else call.fail(error);
 }

@@ -4,8 +4,7 @@ import { invalid, ServiceError } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import { changedInteger, parseExactly } from "../lib/large-integers.ts";
-import type { BodyProblem, Exchange } from "./exchange.ts";
-import { CROWDED } from "./uploads.ts";
+import { type BodyProblem, CROWDED, type Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
 export const MAX_JSON_DEPTH = 128;

@@ -5,7 +5,7 @@
  */
 import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
-import type { Peer } from "./socket.ts";
+import type { Peer } from "./route.ts";
 
 /** How long one slice of the pump may keep the event loop busy. */
 const SLICE_MS = 4;

@@ -1,7 +1,6 @@
 /** Requests with an `Idempotency-Key`: how they are identified, and the interface of what keeps their replies. */
 import { createHash } from "node:crypto";
-import type { Requester } from "../identity/principal.ts";
-import { userIdOf } from "../identity/user.ts";
+import { type Requester, userIdOf } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import { factHeaders } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";

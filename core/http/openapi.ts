@@ -2,6 +2,7 @@
 import { readDefinitions } from "../manifest/definitions.ts";
 import {
   describeTag,
+  type Failure,
   failureComponents,
   failureReplies,
   HEADERS,
@@ -10,9 +11,243 @@ import {
   reachable,
   SCHEMA_REFERENCE,
 } from "./openapi-components.ts";
-import { describeOperation, openapiPath, possibleFailures } from "./openapi-operation.ts";
-import type { Route } from "./route.ts";
-import type { SocketRoute } from "./socket.ts";
+import type { Route, RouteOutput, SocketRoute } from "./route.ts";
+
+// One row of the routes table as an OpenAPI operation.
+
+type Schemas = Readonly<Record<string, OpenapiSchema>>;
+
+const PATH_PARAMETERS: Record<string, string> = {
+  "agents/id": "Id of the agent.",
+  "agents/conversationId": "Id of the conversation.",
+  "observability/spanId": "Id of the span: 16 hexadecimal digits.",
+  "observability/traceId": "Id of the trace: 32 hexadecimal digits.",
+  "api/conversationId": "Id of the conversation.",
+  "mcp/serverId": "Id of the MCP server.",
+  "mcp/toolName": "Name of the tool, as the server lists it.",
+  "tools/name": "Name of the tool.",
+  "updates/packageName": "Name of the package; one with a scope is one segment, `@scope%2Fname`.",
+  "ui/asset": "File name of the asset.",
+  "workflows/id": "Id of the workflow.",
+  "workflows/executionId": "Id of the execution.",
+};
+
+const KEY_PARAMETER = {
+  name: "Idempotency-Key",
+  in: "header",
+  required: false,
+  description:
+    "A repeated request with the same key and body is not carried out again: for 24 hours it gets the first reply.",
+  schema: { type: "string", pattern: "^[!-~]{1,255}$" },
+};
+
+const APPROVAL_PARAMETER = {
+  name: "x-approval-id",
+  in: "header",
+  required: false,
+  description: "The approval that the same call was told to wait for, once a person has said yes.",
+  schema: { type: "string" },
+};
+
+/** The header with which clients continue a resumable stream. */
+const LAST_EVENT_PARAMETER = {
+  name: "Last-Event-ID",
+  in: "header",
+  required: false,
+  description: "Number of the last event that is known: those after it follow.",
+  schema: { type: "integer", minimum: 0 },
+};
+
+/** `/agents/:id/text` -> `/agents/{id}/text`. */
+const openapiPath = (path: string) => path.replace(/\/:([^/]+)/g, "/{$1}");
+
+/** The kinds of failure that a route may answer with, beside those of authorization. */
+function possibleFailures(route: Route<never>): Failure[] {
+  const kinds: Failure[] = [];
+  const body = route.body !== undefined || route.schemas?.body !== undefined;
+  const parameters = route.path.includes("/:");
+  if (body || parameters || route.query !== undefined || route.schemas?.query !== undefined)
+    kinds.push("invalid_input");
+  if (parameters) kinds.push("not_found");
+  if (route.idempotent !== undefined) kinds.push("key_reused");
+  for (const kind of route.failures ?? []) if (!kinds.includes(kind)) kinds.push(kind);
+  if (body) kinds.push("too_large", "unsupported_media_type");
+  // Pages and probes cannot fail in these ways: they neither run nor wait for anything.
+  if (!("page" in route.output || "bare" in route.output)) kinds.push("internal", "unavailable");
+  return kinds;
+}
+
+/** @param samples values of path parameters by first segment and name: `{"agents/id": "support"}` */
+function describeOperation(
+  route: Route<never>,
+  schemas: Schemas,
+  samples: Readonly<Record<string, string | undefined>>,
+): Record<string, unknown> {
+  const parameters = [
+    ...pathParameters(route.path, samples),
+    ...queryParameters(querySchema(route, schemas)),
+    ...(route.idempotent !== undefined ? [KEY_PARAMETER] : []),
+    ...headerParameters(route),
+  ];
+  const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: SCHEMA_REFERENCE + route.body };
+  return {
+    operationId: route.operation,
+    tags: [describeTag(route.operation).name],
+    summary: route.summary,
+    ...(route.description !== undefined && { description: route.description }),
+    ...(parameters.length > 0 && { parameters }),
+    ...(body !== undefined && { requestBody: requestBody(route, body, schemas) }),
+    responses: replies(route, schemas),
+  };
+}
+
+function pathParameters(path: string, samples: Readonly<Record<string, string | undefined>>): object[] {
+  const segments = path.slice(1).split("/");
+  const parameters = segments.filter((segment) => segment.startsWith(":")).map((segment) => segment.slice(1));
+  return parameters.map((name) => {
+    const known = `${segments[0]}/${name}`;
+    const description = Object.hasOwn(PATH_PARAMETERS, known) ? PATH_PARAMETERS[known] : `The \`${name}\` in the path.`;
+    const example = samples[known];
+    const sample = example === undefined ? {} : { example };
+    return { name, in: "path", required: true, description, schema: { type: "string" }, ...sample };
+  });
+}
+
+function headerParameters({ method, output, readsHeaders }: Route<never>): object[] {
+  const known =
+    Array.isArray(readsHeaders) && readsHeaders.includes(APPROVAL_PARAMETER.name) ? [APPROVAL_PARAMETER] : [];
+  return method === "GET" && "resumable" in output ? [...known, LAST_EVENT_PARAMETER] : known;
+}
+
+function querySchema(route: Route<never>, schemas: Schemas): OpenapiSchema | undefined {
+  return route.query === undefined ? embed(route.schemas?.query) : schemas[route.query];
+}
+
+function queryParameters(query: OpenapiSchema | undefined): object[] {
+  const properties = Object.entries((query?.properties ?? {}) as Record<string, OpenapiSchema>);
+  const required = (query?.required ?? []) as string[];
+  return properties.map(([name, { description, ...schema }]) => ({
+    name,
+    in: "query",
+    required: required.includes(name),
+    ...(description !== undefined && { description }),
+    schema,
+  }));
+}
+
+function requestBody(route: Route<never>, schema: OpenapiSchema, schemas: Schemas): object {
+  const samples = (route.body === undefined ? [] : (schemas[route.body]?.examples ?? [])) as unknown[];
+  const examples = Object.fromEntries(samples.map((value, index) => [`example${index + 1}`, { value }]));
+  return {
+    required: route.bodyOptional !== true,
+    content: { "application/json": { schema, ...(samples.length > 0 && { examples }) } },
+  };
+}
+
+function replies(route: Route<never>, schemas: Schemas): Record<string, object> {
+  const { output, operation } = route;
+  if ("raw" in output && output.raw.length === 0) return {};
+  const reply = describeReply(route, schemas);
+  return {
+    [successStatus(output)]: reply,
+    ...acceptedReply(output, schemas),
+    ...emptyReply(output),
+    ...(operation === "platform.readiness" && { 503: { ...reply, description: "Not ready." } }),
+  };
+}
+
+function acceptedReply(output: RouteOutput, schemas: Schemas): Record<string, object> {
+  if (!("json" in output) || output.accepted === undefined) return {};
+  const value = findExample(output.accepted, schemas);
+  const example = value === undefined ? undefined : { success: true, data: value };
+  const reply = jsonReply(enveloped({ $ref: SCHEMA_REFERENCE + output.accepted }), example);
+  return { 202: { ...reply, description: "It has begun, and goes on in the background." } };
+}
+
+const emptyReply = (output: RouteOutput): Record<string, object> =>
+  "events" in output && output.mayBeEmpty === true ? { 204: { description: "There is nothing to read." } } : {};
+
+const successStatus = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);
+
+function describeReply(route: Route<never>, schemas: Schemas): object {
+  const { output } = route;
+  if ("events" in output) return eventReply(output, schemas);
+  if ("page" in output)
+    return { description: "The page.", content: { [mediaType(output.page)]: { schema: { type: "string" } } } };
+  if ("raw" in output) {
+    const content = Object.fromEntries(output.raw.map((type) => [mediaType(type), {}]));
+    return { description: "As the protocol says.", content };
+  }
+  if ("bare" in output) {
+    const schema = output.bare === null ? { type: "object" } : { $ref: SCHEMA_REFERENCE + output.bare };
+    return { description: "Success.", content: { [mediaType(output.type)]: { schema } } };
+  }
+  if ("envelope" in output) {
+    const example = findExample(output.envelope, schemas);
+    return jsonReply({ $ref: SCHEMA_REFERENCE + output.envelope }, example);
+  }
+  const data = embed(route.schemas?.response) ?? { $ref: SCHEMA_REFERENCE + output.json };
+  const sample = route.schemas?.response === undefined ? findExample(output.json, schemas) : undefined;
+  const example = sample === undefined ? undefined : { success: true, data: sample };
+  return jsonReply(enveloped(data), example);
+}
+
+function jsonReply(schema: OpenapiSchema, example: unknown): object {
+  return {
+    description: "Success.",
+    headers: { "x-request-id": { $ref: "#/components/headers/RequestId" } },
+    content: { "application/json": { schema, ...(example !== undefined && { example }) } },
+  };
+}
+
+const mediaType = (type: string) => type.split(";", 1)[0]!.trim();
+
+function enveloped(data: OpenapiSchema): OpenapiSchema {
+  const success = { const: true, description: "Always true." };
+  return { type: "object", required: ["success", "data"], properties: { success, data } };
+}
+
+/** The schema's own example; for a list, one of its items. */
+function findExample(name: string, schemas: Schemas): unknown {
+  const schema = schemas[name];
+  const own = (schema?.examples as unknown[] | undefined)?.[0];
+  if (own !== undefined || schema?.type !== "array") return own;
+  const item = (schema.items as OpenapiSchema).$ref;
+  const sample = typeof item === "string" ? findExample(item.slice(SCHEMA_REFERENCE.length), schemas) : undefined;
+  return sample === undefined ? undefined : [sample];
+}
+
+/** OpenAPI 3.1 cannot describe the items of a stream, so it is a string whose `contentSchema` is that of one event. */
+function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: Schemas): object {
+  const events = (schemas[output.events]?.examples ?? []) as unknown[];
+  const lines = events.map((event, index) => `id: ${index + 1}\ndata: ${JSON.stringify(event)}\n\n`);
+  if (output.last !== undefined) lines.push(`data: ${output.last}\n\n`);
+  const forms = [output, ...Object.values(output.others ?? {})];
+  const names = forms.map((form) => `\`${form.events}\``).join(" or ");
+  const description = `Server-sent events. The \`data\` of each one is JSON: ${names}.`;
+  const one = forms.map((form) => ({ $ref: SCHEMA_REFERENCE + form.events }));
+  const contentSchema = one.length === 1 ? one[0] : { anyOf: one };
+  const extra = (output.headers ?? []).flatMap((name, index, list) =>
+    index % 2 === 0 ? [[name, { description: "Always this value.", schema: { const: list[index + 1] } }]] : [],
+  );
+  return {
+    description,
+    headers: { "x-request-id": { $ref: "#/components/headers/RequestId" }, ...Object.fromEntries(extra) },
+    content: {
+      "text/event-stream": {
+        schema: { type: "string", description, contentSchema },
+        ...(lines.length > 0 && { example: lines.join("") }),
+      },
+    },
+  };
+}
+
+/** A plugin's schema for use inside the document. One with references is left out: they would point into the wrong document. */
+function embed(schema: object | undefined): OpenapiSchema | undefined {
+  if (schema === undefined) return undefined;
+  if (!/"\$(?:ref|dynamicRef|id|anchor)":/.test(JSON.stringify(schema))) return schema as OpenapiSchema;
+  return { description: "Checked against the schema of the plugin." };
+}
 
 /** The kinds of credentials that the service accepts, and which of them a route needs: `[]` for a public one. */
 export interface DocumentSecurity {

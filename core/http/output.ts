@@ -1,8 +1,7 @@
 /** Compiles how the result of a handler becomes a reply, once per route at boot. */
 import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import { SerializedStream } from "../lib/serialized.ts";
-import type { Call } from "./call.ts";
-import { NO_WARNINGS } from "./call-settings.ts";
+import { type Call, NO_WARNINGS } from "./call.ts";
 import { envelope, envelopePieces, factHeaders, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";

@@ -2,13 +2,14 @@
  * The five stages of a request, compiled per route at boot: read the head, authorize, read and validate the body, handle, encode. All
  * reading of the head happens before `Dispatch` returns (see exchange.ts).
  */
+
+import { type OptionNames, optionNames } from "../../generated/option-names.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
-import type { RefusingLimit } from "../observability/metrics/limit-meters.ts";
-import type { Meters } from "../observability/metrics/meters.ts";
-import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
-import { type Authorize, failAccess, failIfAuthorized } from "./access-failure.ts";
-import { Call } from "./call.ts";
-import type { CallSettings } from "./call-settings.ts";
+import { isObject } from "../lib/is-object.ts";
+import { suggest } from "../manifest/manifest.ts";
+import { UNTIMED } from "../observability/metrics/durations.ts";
+import type { Meters, RefusingLimit } from "../observability/metrics/meters.ts";
+import { type Authorize, Call, type CallSettings, failAccess, failIfAuthorized, NO_WARNINGS } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import {
   bodyFailure,
@@ -21,18 +22,60 @@ import {
   type Validator,
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
-import { type ErrorsAt, errorsByPath } from "./error-forms.ts";
-import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import {
+  type Charge,
+  type Dispatch,
+  type Exchange,
+  type HeaderList,
+  TOO_MUCH_AT_WORK,
+  type Uploads,
+} from "./exchange.ts";
 import { compileKeyTaker, type ReplyKeeper } from "./idempotency.ts";
-import { foreignHost, foreignOrigin } from "./origin.ts";
+import { foreignHost, foreignOrigin, type Site } from "./origin.ts";
 import { compileOutput } from "./output.ts";
 import { withoutTrailingSlash } from "./pattern.ts";
-import type { InputSchemaId, Route } from "./route.ts";
+import { type ErrorsAt, errorsByPath, type InputSchemaId, type Route } from "./route.ts";
 import { createRouter, type PathEndpoint, type RouteMatch, type Router } from "./router.ts";
-import type { Site } from "./site.ts";
-import { warnOfOptions } from "./unknown-options.ts";
 import { unknownPathError } from "./unknown-path.ts";
-import { type Charge, TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
+
+// Warns about keys in `options` of a request that nothing reads: they are ignored, but a misspelt key should not go unnoticed.
+
+/** Bounds of the warning, in keys and in characters of each key: clients choose both. */
+const MAX_NAMES = 8;
+const MAX_NAME_CHARACTERS = 64;
+
+/**
+ * The header `x-warning` for a body that has passed validation; no header when all keys are known.
+ *
+ * @param schema name of the body's schema
+ */
+function warnOfOptions(schema: string | undefined, body: unknown): HeaderList {
+  const known = schema === undefined ? undefined : optionNames[schema];
+  const options = known === undefined ? undefined : (body as { options?: unknown }).options;
+  if (known === undefined || options === undefined) return NO_WARNINGS;
+  const unknown: string[] = [];
+  collect(options, known, "", unknown);
+  if (unknown.length === 0) return NO_WARNINGS;
+  const more = unknown.length > MAX_NAMES ? ", ..." : "";
+  return ["x-warning", `unknown keys in options are ignored: ${unknown.slice(0, MAX_NAMES).join(", ")}${more}`];
+}
+
+function collect(options: unknown, known: OptionNames, path: string, unknown: string[]): void {
+  if (!isObject(options)) return;
+  for (const key in options) {
+    if (unknown.length > MAX_NAMES) return;
+    const names = Object.hasOwn(known, key) ? known[key] : undefined;
+    if (names === undefined) unknown.push(described(key, path, known));
+    else if (names !== true) collect(options[key], names, `${path}${key}.`, unknown);
+  }
+}
+
+function described(key: string, path: string, known: OptionNames): string {
+  const name = key.length > MAX_NAME_CHARACTERS ? `${key.slice(0, MAX_NAME_CHARACTERS)}...` : key;
+  const near = suggest(name, Object.keys(known));
+  // Only visible ASCII: a line break would end the header.
+  return `${path}${name}`.replace(/[^\x21-\x7e]/g, "?") + (near === undefined ? "" : ` (did you mean ${near}?)`);
+}
 
 interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;

@@ -1,20 +1,19 @@
 /** A row of the routes table, and the context that its handler gets. Generic in the service: this folder does not know agents. */
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
-import type { Caller } from "../identity/caller.ts";
-import type { User } from "../identity/user.ts";
+import type { Caller, User } from "../identity/principal.ts";
 import type { Aborts } from "../lib/aborts.ts";
 import type { Facts } from "../lib/errors.ts";
 import type { EventProducer, TextSink } from "../lib/event-sink.ts";
+import type { Text } from "../lib/serialized.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
 import type { ErrorForm } from "./encode.ts";
-import type { HeaderList } from "./exchange.ts";
+import type { Charge, HeaderList } from "./exchange.ts";
 import type { Idempotence, KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
-import type { Charge } from "./uploads.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 type SchemaId = keyof Schemas;
@@ -173,3 +172,86 @@ export interface Route<
   errors?: ErrorForm;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }
+
+// A row of the table of WebSockets, and what its handlers get: types only. Generic in the service, as routes are.
+
+/** One open WebSocket. All methods are synchronous, and do nothing once it is closed. */
+export interface Peer {
+  readonly user: User | null;
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** Where the handshake came from. */
+  readonly client: Client;
+  readonly logger: Logger;
+  /** Parent of the spans of requests over this socket; undefined when tracing is off. */
+  readonly trace?: SpanOrigin | undefined;
+  /** Created when it is first read; aborts when the socket is closed. */
+  readonly signal: AbortSignal;
+  /** Path parameters, percent-decoded. */
+  readonly params: Readonly<Record<string, string>>;
+  /** Parsed query, without credentials; one value each. */
+  readonly query: Readonly<Record<string, string>>;
+  readonly closed: boolean;
+  /** Bytes that the peer has not taken yet. */
+  readonly buffered: number;
+  /**
+   * Sends one text message; bytes must be UTF-8. False: the message was dropped, because the peer is too far behind. As soon as
+   * it has caught up it is sent `{type:"DROPPED", count}` with the number of dropped messages.
+   */
+  send(text: Text): boolean;
+  /** Sends one text message that must not be dropped. Callers must wait while `buffered` is high. */
+  deliver(text: Text): void;
+  /** Adds messages that the caller dropped to the number of dropped messages. */
+  drop(count: number): void;
+  /** Runs `work`; what it sends goes out in one write, if the transport can do that. */
+  cork(work: () => void): void;
+  /**
+   * @param code 1000 (default), another that may be sent (RFC 6455, 7.4), or one of 3000 to 4999
+   * @param reason cut off after 123 bytes
+   */
+  close(code?: number, reason?: string): void;
+}
+
+/** What happens on one open socket. A throw, or a promise that rejects, closes it (1011), and is logged. */
+export interface SocketHandlers {
+  /** Asynchronous work of opening. Messages are handled without waiting for it. */
+  ready?: Promise<void> | undefined;
+  /** The messages of a peer do not wait for each other: with too many unfinished promises it is closed (1013). */
+  message?: ((text: string, charge: Charge) => void | Promise<void>) | undefined;
+  /** A message is not handled, because too many bytes are in memory. Default: the peer is closed (1013). */
+  refuse?: ((error: unknown) => void | Promise<void>) | undefined;
+  /** The peer has read some of what was buffered. */
+  drained?: (() => void) | undefined;
+  /** The socket is closed, for whatever reason; called once. */
+  close?: (() => void | Promise<void>) | undefined;
+}
+
+export interface SocketRoute<S> {
+  /** Such as `sockets.logs`: the label in logs and metrics. */
+  readonly operation: string;
+  /** Such as `/ws/logs`. A parameter is one segment. A last segment `**` stands for the path itself and everything below it. */
+  readonly path: string;
+  readonly group: AccessGroup;
+  readonly summary: string;
+  /** Descriptions of the query parameters, for the documentation. */
+  readonly query?: Readonly<Record<string, string>>;
+  /** The format in which a handshake is refused; default: the JSON envelope. */
+  readonly errors?: ErrorForm;
+  /** Called before the handshake is answered: a ServiceError refuses it (a query that does not parse is `invalid_input`, 400). */
+  check?(asked: Pick<Peer, "query" | "params" | "user" | "caller">, service: S): void;
+  /** Called once the socket is open. */
+  open(peer: Peer, service: S): SocketHandlers;
+}
+
+// Chooses the format of failures by path: a protocol may have one of its own.
+
+/** Returns the format of failures at a path; undefined stands for the JSON envelope. */
+export type ErrorsAt = (path: string) => ErrorForm | undefined;
+
+/** For a request that no route answers, the format is that of the routes which share the first segment of its path. */
+export function errorsByPath(routes: readonly Pick<Route<never>, "path" | "errors">[]): ErrorsAt {
+  const forms = new Map(routes.flatMap(({ path, errors }) => (errors === undefined ? [] : [[firstOf(path), errors]])));
+  return forms.size === 0 ? () => undefined : (path) => forms.get(firstOf(path));
+}
+
+const firstOf = (path: string): string => path.split("/", 2)[1] ?? "";

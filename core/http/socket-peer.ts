@@ -1,16 +1,13 @@
 /** One open WebSocket between transport and handlers: bounds what may wait in both directions, and closes it exactly once. */
 import type { Logger } from "pino";
-import type { Caller } from "../identity/caller.ts";
-import type { User } from "../identity/user.ts";
-import { userIdOf } from "../identity/user.ts";
+import { type Caller, type User, userIdOf } from "../identity/principal.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import { bodyFailure } from "./decode.ts";
-import type { OpenSocket, SocketEvents } from "./exchange.ts";
-import type { Peer, SocketHandlers } from "./socket.ts";
-import { type Charge, TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
+import { type Charge, type OpenSocket, type SocketEvents, TOO_MUCH_AT_WORK, type Uploads } from "./exchange.ts";
+import type { Peer, SocketHandlers } from "./route.ts";
 
 /** Bytes that may wait for a slow peer. While nothing waits, a message of any length is sent. */
 const MAX_BUFFERED_BYTES = 256 * 1024;

@@ -3,25 +3,18 @@
  * like any request, with the same time limits, log line and errors (see pipeline.ts).
  */
 import { invalid, notFound, unavailable } from "../lib/errors.ts";
-import type { Meters } from "../observability/metrics/meters.ts";
-import type { RequestMeter } from "../observability/metrics/request-meter.ts";
-import type { Authorize } from "./access-failure.ts";
-import { Call } from "./call.ts";
-import type { CallSettings } from "./call-settings.ts";
+import type { Meters, RequestMeter } from "../observability/metrics/meters.ts";
+import { type Authorize, Call, type CallSettings } from "./call.ts";
 import type { Cors } from "./cors.ts";
 import { decodeParameters, parseQuery } from "./decode.ts";
-import { type ErrorsAt, errorsByPath } from "./error-forms.ts";
-import type { Upgrade } from "./exchange.ts";
+import type { Upgrade, Uploads } from "./exchange.ts";
 import type { OpenSockets } from "./open-sockets.ts";
-import { foreignHost, foreignPage } from "./origin.ts";
+import { foreignHost, foreignPage, type Site } from "./origin.ts";
 import { segmentsOf } from "./pattern.ts";
-import type { AccessGroup } from "./route.ts";
-import type { Site } from "./site.ts";
-import type { SocketRoute } from "./socket.ts";
+import { type AccessGroup, type ErrorsAt, errorsByPath, type SocketRoute } from "./route.ts";
 import { SocketPeer } from "./socket-peer.ts";
 import { createSocketRouter, fillOpenEnd, hasOpenEnd, type SocketMatch } from "./socket-router.ts";
 import { isProtocolList } from "./subprotocols.ts";
-import type { Uploads } from "./uploads.ts";
 
 /** Query parameters that carry credentials: handlers do not see them. */
 export const CREDENTIAL_PARAMETERS: readonly string[] = Object.freeze(["key", "token", "dev"]);

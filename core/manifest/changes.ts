@@ -1,10 +1,9 @@
 /** The differences between two manifests, as paths without values, which may be secrets. */
 import { isDeepStrictEqual } from "node:util";
 import type { ManifestChange } from "../../generated/types.ts";
+import type { Path } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import type { Path } from "../lib/problem.ts";
-import { formatPath } from "./issues.ts";
-import type { Manifest } from "./manifest.ts";
+import { formatPath, type Manifest } from "./manifest.ts";
 
 /** Changes in the order of the manifests. A list that differs is one change. */
 export function manifestChanges(before: Manifest, after: Manifest): ManifestChange[] {

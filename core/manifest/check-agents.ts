@@ -15,7 +15,7 @@ import {
   mapsOf,
 } from "./check.ts";
 import { compileCondition, isTemplate, SCOPES } from "./expression.ts";
-import type { Path } from "./issues.ts";
+import type { Path } from "./manifest.ts";
 import { clientOf } from "./mcp-names.ts";
 
 export function checkAgents(check: CheckContext): void {

@@ -1,7 +1,7 @@
 /** Checks headers that the manifest adds to requests. */
 import { type CheckContext, entriesOf } from "./check.ts";
 import { HEADER_NAME } from "./check-server.ts";
-import type { Path } from "./issues.ts";
+import type { Path } from "./manifest.ts";
 
 /** Valid header values (RFC 9110, section 5.5). Messages do not show the value: headers contain keys. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;

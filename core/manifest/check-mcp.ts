@@ -15,7 +15,7 @@ import {
 } from "./check.ts";
 import { checkOwnTool } from "./check-agents.ts";
 import { checkHeaders } from "./check-headers.ts";
-import type { Path } from "./issues.ts";
+import type { Path } from "./manifest.ts";
 import { agentToolName, clientOf, exposedName, resumeToolName, workflowToolName } from "./mcp-names.ts";
 
 export function checkMcp(check: CheckContext): void {

@@ -1,11 +1,10 @@
 /** Checks the server (addresses, limits, origins), custom routes and the store. */
-
 import { isIP } from "node:net";
 import { bracketed, hostName } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
 import { parseSize } from "../lib/size.ts";
 import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, listOf, mapOf } from "./check.ts";
-import { type Path, suggest } from "./issues.ts";
+import { type Path, suggest } from "./manifest.ts";
 
 export function checkServer(check: CheckContext): void {
   const server = mapOf(check.document.server);

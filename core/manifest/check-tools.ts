@@ -1,12 +1,11 @@
 /** Checks tools, providers and memories: their plugins exist, their schemas and expressions compile. */
-
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
 import { type CheckContext, checkName, checkTemplate, type Json, mapOf, mapsOf } from "./check.ts";
 import { checkModelName } from "./check-agents.ts";
 import { isTemplate, SCOPES } from "./expression.ts";
-import { type Path, suggest } from "./issues.ts";
+import { type Path, suggest } from "./manifest.ts";
 import { keywordNotices } from "./unknown-keywords.ts";
 
 export function checkTools(check: CheckContext, schemas: SchemaCompiler): void {

@@ -2,7 +2,7 @@
 import { isObject } from "../lib/is-object.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 import { type CompileResult, compileTemplate } from "./expression.ts";
-import { hint, type Issue, type Path } from "./issues.ts";
+import { hint, type Issue, type Path } from "./manifest.ts";
 
 /** Names of the plugins that were loaded. */
 export type KnownPlugins = Readonly<Record<PluginKind, readonly string[]>>;

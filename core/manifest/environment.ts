@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { parseEnv } from "node:util";
-import type { Path, Problem } from "../lib/problem.ts";
+import type { Path, Problem } from "../lib/errors.ts";
 import { isSecret, isSecretName, MASK } from "../lib/secrets.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;

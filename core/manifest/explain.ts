@@ -1,7 +1,7 @@
 /** The final value at a path of the manifest, and its origin. */
 import type { Substitution } from "./environment.ts";
-import { formatPath, hint, type Path, parsePath } from "./issues.ts";
-import type { Positions } from "./positions.ts";
+import { formatPath, hint, type Path, parsePath } from "./manifest.ts";
+import type { Positions } from "./read.ts";
 
 /** The origin of a value: the text of the manifest, the environment or another file to which it refers, or a default. */
 type ValueOrigin = "manifest" | "environment" | "default";

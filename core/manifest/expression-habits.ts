@@ -1,6 +1,6 @@
 /** Recognises what people write in expressions out of habit, above all from JavaScript, and suggests the CEL for it. */
 import type { ASTNode } from "@marcbachmann/cel-js";
-import { suggest } from "./issues.ts";
+import { suggest } from "./manifest.ts";
 
 export interface Advice {
   message: string;

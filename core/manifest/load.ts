@@ -6,12 +6,10 @@ import { isObject } from "../lib/is-object.ts";
 import { secretsOf } from "../lib/secrets.ts";
 import { type Environment, maskText, substitute } from "./environment.ts";
 import { type Explained, explainPath } from "./explain.ts";
-import { formatPath, type Issue, type Path } from "./issues.ts";
-import type { Manifest } from "./manifest.ts";
-import { Positions } from "./positions.ts";
-import { readYaml } from "./read.ts";
+import { formatPath, type Issue, type Manifest, type Path } from "./manifest.ts";
+import { Positions, readYaml } from "./read.ts";
 import { resolveManifest } from "./resolve.ts";
-import { validate } from "./validate.ts";
+import { validate } from "./schema-errors.ts";
 
 /** Sections whose entries are independent: an invalid entry is left out, the others stay. */
 const SECTIONS_OF_ENTRIES: ReadonlySet<string | number> = new Set([

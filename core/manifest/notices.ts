@@ -1,9 +1,8 @@
 /** Warnings at boot: settings of the manifest that have no effect, and what they leave open to everybody. */
-
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
 import { type CheckContext, mapOf } from "./check.ts";
-import type { Path } from "./issues.ts";
+import type { Path } from "./manifest.ts";
 
 export function addNotices(check: CheckContext): void {
   const { document } = check;

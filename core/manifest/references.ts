@@ -20,8 +20,8 @@ import { checkMcp } from "./check-mcp.ts";
 import { checkRoutes, checkServer, checkStore } from "./check-server.ts";
 import { checkMemories, checkProviders, checkSchema, checkTools } from "./check-tools.ts";
 import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
-import { hint, type Issue, type Path } from "./issues.ts";
 import type { LoadedManifest } from "./load.ts";
+import { hint, type Issue, type Path } from "./manifest.ts";
 import { addNotices } from "./notices.ts";
 
 interface StepPlace {

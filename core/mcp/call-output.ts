@@ -1,6 +1,6 @@
 /** Turns the result of a foreign tool into the value that agents, workflows and the API work with. */
 import type { CallToolResult } from "@modelcontextprotocol/client";
-import { fromMcp } from "../agents/prompt/tool-output.ts";
+import { fromMcp } from "../agents/prompt/results.ts";
 import { isObject } from "../lib/is-object.ts";
 
 /**

@@ -1,7 +1,7 @@
 /** Turns results into results of MCP: text for models, and the object itself for programs. */
 import type { ExecutionResult, McpCallResult, TextResult, ToolExecutionResult } from "../../generated/types.ts";
-import { toMcp } from "../agents/prompt/tool-output.ts";
-import { unfinished } from "../agents/run/finish.ts";
+import { toMcp } from "../agents/prompt/results.ts";
+import { unfinished } from "../agents/run/usage.ts";
 import { isObject } from "../lib/is-object.ts";
 import { isContent } from "../tools/content.ts";
 

@@ -2,7 +2,7 @@
 import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import type { PrepareSchema } from "../client-schema/schemas.ts";
-import type { User } from "../identity/user.ts";
+import type { User } from "../identity/principal.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { backOff } from "../lib/retry.ts";
 import type { ToolProgress } from "../lib/tool-progress.ts";

@@ -1,7 +1,7 @@
 /** Resources and prompts of a foreign MCP server, as text for the instructions of agents. They are kept for a while. */
 import type { Logger } from "pino";
 import type { SourceReader, SourceRequest } from "../agents/run/sources.ts";
-import type { User } from "../identity/user.ts";
+import type { User } from "../identity/principal.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { RecentMap } from "../lib/recent-map.ts";

@@ -1,8 +1,7 @@
 /** JSON Schemas of the arguments with which MCP clients call agents and workflows, written for models to read. */
-
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
-import { allSteps } from "../workflows/definition/outline.ts";
+import { allSteps } from "../workflows/definition/pinned.ts";
 
 const CONVERSATION = { type: "string", minLength: 1, maxLength: 256 };
 /** Without the lookaround that the API checks ids with: many providers refuse a tool that has one. */

@@ -1,6 +1,6 @@
 /** The tools that a manifest names. */
 import type { Manifest, StepManifest } from "../manifest/manifest.ts";
-import { allSteps } from "../workflows/definition/outline.ts";
+import { allSteps } from "../workflows/definition/pinned.ts";
 
 /** In agents, steps of workflows and MCP servers. Tools that an expression computes are not among them. */
 export function namedTools({ agents, workflows, mcp }: Manifest): Set<string> {

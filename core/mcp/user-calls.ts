@@ -1,5 +1,5 @@
 /** Requests to a foreign MCP server on behalf of users: with the token and the connection of the user who asks, or not at all. */
-import type { User } from "../identity/user.ts";
+import type { User } from "../identity/principal.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";

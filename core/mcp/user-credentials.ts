@@ -1,7 +1,6 @@
 /** What a foreign MCP server is sent on behalf of a user: the user's own token, or one that is issued in exchange for it. */
 import { hash } from "node:crypto";
-import type { User } from "../identity/user.ts";
-import { tokenOf } from "../identity/user-token.ts";
+import { tokenOf, type User } from "../identity/principal.ts";
 import { isObject } from "../lib/is-object.ts";
 import { maskText } from "../manifest/environment.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";

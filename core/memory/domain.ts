@@ -1,9 +1,8 @@
 /** What the files of the memory domain share: the store, the caches and the semantic indexes. */
 import type { Copies } from "../lib/copies.ts";
 import type { KeyedMutex } from "../lib/keyed-mutex.ts";
-import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
-import type { Store } from "../storage/store.ts";
+import type { IdSpaces, Store } from "../storage/store.ts";
 import type { RecentMessages } from "./messages/recent.ts";
 import type { Conversations } from "./records/directory.ts";
 import type { Semantic } from "./semantic/semantic.ts";

@@ -7,8 +7,7 @@ import type {
   SaveMessageEntry,
   SaveMessagesRequest,
 } from "../../generated/types.ts";
-import { actingUser } from "../identity/acting-user.ts";
-import type { Principal } from "../identity/principal.ts";
+import { actingUser, type Principal } from "../identity/principal.ts";
 import { invalid, notFound } from "../lib/errors.ts";
 import { parseInstant } from "../lib/instant.ts";
 import type { ConversationListQuery, MessageQuery, NewMessage } from "./memory.ts";

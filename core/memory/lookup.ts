@@ -1,7 +1,5 @@
 /** Finds conversations for one principal. For an isolated principal the conversations of others do not exist. */
-
-import { conversationNotFound, mayAccess, permittedUser } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import { conversationNotFound, mayAccess, type Principal, permittedUser } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import type { Row } from "../storage/store.ts";
 import type { Domain } from "./domain.ts";

@@ -1,6 +1,6 @@
 /** The interface of a memory, as the API and the agents use it. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import type { Charge } from "../http/uploads.ts";
+import type { Charge } from "../http/exchange.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";

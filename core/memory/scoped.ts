@@ -1,15 +1,19 @@
 /** A memory for one principal: checks what the principal may do, and delegates the rest to the neighbouring files. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
-import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import { conversationNotFound, type Principal, permittedUser } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { between, Serialized, SerializedStream } from "../lib/serialized.ts";
 import type { JoinedChanges } from "../storage/joined.ts";
-import { cloneConversation } from "./conversations/clone.ts";
-import { conversationIdTaken, createConversation, isTaken } from "./conversations/create.ts";
+import { conversationKey, conversationWorkingMemoryKey, userWorkingMemoryKey } from "../storage/keys.ts";
+import {
+  cloneConversation,
+  conversationIdTaken,
+  createConversation,
+  deleteConversation,
+  deleteMessages,
+  isTaken,
+} from "./conversations/create.ts";
 import { listConversations } from "./conversations/list.ts";
-import { deleteConversation, deleteMessages } from "./conversations/remove.ts";
-import { updateConversation } from "./conversations/update.ts";
 import type { Domain } from "./domain.ts";
 import { ConversationLookup, MAX_LOOKUPS } from "./lookup.ts";
 import type {
@@ -23,24 +27,25 @@ import type {
   NewMessage,
   SimilarQuery,
   TurnPlace,
+  WorkingMemoryScope,
 } from "./memory.ts";
-import { earlierMessages } from "./messages/earlier.ts";
-import { messagePage } from "./messages/pages.ts";
+import { earlierMessages, messagePage } from "./messages/pages.ts";
 import type { SaveBatch, Saver } from "./messages/save.ts";
-import { unsummarized, writeSummary } from "./messages/summary.ts";
-import { conversationFromSnapshot, type Snapshot } from "./records/conversation.ts";
-import { ConversationGone } from "./records/directory.ts";
-import { type PreparedMessage, prepareMessage } from "./records/message.ts";
-import { findByMeaning, findSimilar, requireSemantic } from "./semantic/find.ts";
-import type { Semantic } from "./semantic/semantic.ts";
-import type { WorkingMemoryRules } from "./working-memory/content.ts";
+import { unsummarized, writeSummary } from "./messages/write.ts";
 import {
-  checkWorkingMemoryOwner,
-  formatWorkingMemory,
-  readWorkingMemory,
-  workingMemoryRulesFor,
-  writeWorkingMemory,
-} from "./working-memory/rows.ts";
+  changeConversation,
+  conversationFromSnapshot,
+  conversationHead,
+  isRowOf,
+  type PreparedMessage,
+  prepareMessage,
+  type Snapshot,
+  type Target,
+} from "./records/conversation.ts";
+import { ConversationGone, retryOnConflict } from "./records/directory.ts";
+import { findByMeaning, findSimilar, requireSemantic } from "./semantic/find.ts";
+import { createDraft, type Semantic } from "./semantic/semantic.ts";
+import type { WorkingMemoryRules } from "./working-memory/content.ts";
 
 /** One memory of the manifest: its name, its settings, and the parts that it uses. */
 interface NamedMemory {
@@ -293,3 +298,111 @@ export const asMemory = (named: NamedMemory): Memory => ({
   now: named.domain.now,
   for: (principal) => new ScopedMemory(named, principal),
 });
+
+// Changing title and metadata of a conversation.
+
+/** @throws ConversationGone when it has been deleted */
+function updateConversation(
+  domain: Domain,
+  found: Snapshot,
+  change: { title?: string; metadata?: Record<string, unknown> },
+): Promise<Conversation> {
+  return domain.mutex.run([found.number], () =>
+    retryOnConflict(async (reload) => {
+      const before = await domain.conversations.current(found, reload);
+      const old = conversationFromSnapshot(before);
+      const title = change.title ?? old.title;
+      const metadata = mergeMetadata(old.metadata, change.metadata ?? {});
+      const updatedAt = Math.max(domain.now(), before.updatedAt);
+      const after = { ...before, updatedAt, head: conversationHead({ ...old, title, metadata }) };
+      const draft = createDraft();
+      changeConversation(draft, before, after);
+      const revision = await domain.store.commit(draft);
+      domain.conversations.remember({ ...after, revision });
+      return conversationFromSnapshot(after);
+    }),
+  );
+}
+
+/** Merges key by key; null deletes a key. */
+function mergeMetadata(old: Record<string, unknown>, change: Record<string, unknown>): Record<string, unknown> {
+  const members = new Map(Object.entries(old));
+  for (const [key, value] of Object.entries(change)) {
+    if (value === null) members.delete(key);
+    else members.set(key, value);
+  }
+  return Object.fromEntries(members);
+}
+
+// Reads and writes working memory: that of a conversation, or of a user in a memory.
+
+/** @throws ServiceError `invalid_input` when the memory has no working memory, or one with another scope */
+function workingMemoryRulesFor(
+  name: string,
+  rules: WorkingMemoryRules | undefined,
+  scope: WorkingMemoryScope | undefined,
+): WorkingMemoryRules {
+  if (rules === undefined)
+    throw invalid(`memory ${JSON.stringify(name)} has no working memory (memory.${name}.workingMemory)`);
+  if (scope === undefined || scope === rules.settings.scope) return rules;
+  throw invalid(`scope must be ${rules.settings.scope}: that is the one of this working memory`);
+}
+
+/** @throws ServiceError `invalid_input` when the request names another user, or none when it must name one */
+function checkWorkingMemoryOwner(
+  principal: Principal,
+  { userId }: Target,
+  request: { scope?: string; userId?: string },
+): void {
+  if (request.userId !== undefined && request.userId !== userId) {
+    throw invalid("userId must be the owner of the conversation");
+  }
+  if (request.scope === "user" && request.userId === undefined && !principal.isolated) {
+    throw invalid("userId is required with scope=user");
+  }
+}
+
+/** With scope `user` the conversation need not exist. With the other scope it may be out of date: then nothing is found. */
+async function readWorkingMemory(
+  { store }: Domain,
+  rules: WorkingMemoryRules,
+  target: Target & Pick<Snapshot, "id">,
+): Promise<WorkingMemory> {
+  const key = workingMemoryKey(rules, target);
+  if (rules.settings.scope === "user") return formatWorkingMemory(rules, (await store.get(key))?.value);
+  const [row, conversation] = await store.getMany([key, conversationKey(target.number)]);
+  const isOwn = conversation !== undefined && isRowOf(target, conversation);
+  return formatWorkingMemory(rules, isOwn ? row?.value : undefined);
+}
+
+function formatWorkingMemory(rules: WorkingMemoryRules, stored: string | undefined): WorkingMemory {
+  const { scope, format, template = null } = rules.settings;
+  return { content: stored === undefined ? null : rules.toApi(stored), scope, format, template };
+}
+
+function workingMemoryKey(rules: WorkingMemoryRules, { memory, number, userId }: Target): string {
+  return rules.settings.scope === "user" ? userWorkingMemoryKey(memory, userId) : conversationWorkingMemoryKey(number);
+}
+
+/** @throws ConversationGone when the conversation has been deleted */
+function writeWorkingMemory(
+  domain: Domain,
+  rules: WorkingMemoryRules,
+  conversation: Snapshot,
+  content: string | Record<string, unknown>,
+  append: boolean,
+): Promise<void> {
+  const key = workingMemoryKey(rules, conversation);
+  return domain.mutex.run([conversation.number], () =>
+    retryOnConflict(async (reload) => {
+      const { memory, userId, number, revision } = await domain.conversations.current(conversation, reload);
+      const before = append ? await domain.store.get(key) : undefined;
+      const value = rules.next(content, before?.value);
+      await domain.store.commit({
+        put: [[key, value]],
+        expect: [[conversationKey(number), revision], ...(append ? [[key, before?.revision ?? null] as const] : [])],
+        of: [rules.settings.scope === "user" ? { memory, userId } : { memory, userId, number }],
+      });
+    }),
+  );
+}

@@ -8,17 +8,14 @@ import { type Aborts, abortsOf } from "../lib/aborts.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
-import type { ModelServer, ServedModel } from "../observability/attributes.ts";
-import type { ModelMeter } from "../observability/metrics/named.ts";
-import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
-import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
-import type { Span } from "../observability/span.ts";
+import { UNTIMED } from "../observability/metrics/durations.ts";
+import type { ModelMeter, ModelOutcome } from "../observability/metrics/named.ts";
+import type { ModelServer, ServedModel, Span } from "../observability/span.ts";
 import type { ModelPrices, ModelTimeouts, PartBatch, PartSource } from "../plugin/plugin.ts";
 import { CallLimits } from "./call-limits.ts";
 import type { Circuit } from "./circuit.ts";
-import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
+import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed, refusedPart } from "./failure.ts";
 import { hasFileUrls, type PromptFiles } from "./files/prompt-files.ts";
-import type { LearnedModel } from "./learned.ts";
 import {
   HeldParts,
   isBatched,
@@ -27,10 +24,9 @@ import {
   type StreamingResult,
   StreamSource,
 } from "./part-source.ts";
-import { type Refused, refusedFile, remember, rewritten, withRefusal } from "./refusals.ts";
-import { refusedPart } from "./refused-tools.ts";
+import { type LearnedModel, type Refused, refusedFile, remember, rewritten, withRefusal } from "./refusals.ts";
+import { warningText } from "./settings-problems.ts";
 import { type ThinkHabit, ThinkTags } from "./think-tags.ts";
-import { warningText } from "./warning-log.ts";
 
 /**
  * The parts of one answer. A failure is thrown as ServiceError `provider_failed`; its cause is the provider's own error, which

@@ -2,35 +2,36 @@
 import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import type { Logger } from "pino";
-import { caught, invalid, messageOf } from "../lib/errors.ts";
-import type { Problem } from "../lib/problem.ts";
+import { caught, invalid, messageOf, type Problem } from "../lib/errors.ts";
 import { RecentMap } from "../lib/recent-map.ts";
 import { isThenable } from "../lib/thenable.ts";
-import { formatPath, hint } from "../manifest/issues.ts";
-import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
-import type { ModelServer } from "../observability/attributes.ts";
-import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
-import type { CircuitState } from "../observability/metrics/outcomes.ts";
+import { formatPath, hint, type Manifest, type ProviderManifest } from "../manifest/manifest.ts";
+import { type CircuitState, ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
+import { type ModelServer, modelSpan, type ServedModel, type Span } from "../observability/span.ts";
 import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { CassetteIntercept } from "./cassettes/record.ts";
-import { createModelChain, type ModelChain } from "./chain.ts";
-import type { ChainedModel } from "./chained-answer.ts";
+import {
+  ChainedAnswer,
+  type ChainedModel,
+  type ChainSettings,
+  type KnownModel,
+  type ModelCallOptions,
+  type ModelStream,
+} from "./chained-answer.ts";
 import { type Circuit, createCircuit } from "./circuit.ts";
 import { knownContextWindow } from "./context-windows.ts";
 import type { Downloader } from "./files/download.ts";
 import { createPromptFiles, type PromptFiles } from "./files/prompt-files.ts";
-import { type LearnedModel, learnedNothing } from "./learned.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, keyPlace, makeProvider, serverOf } from "./providers.ts";
-import { modelSettings } from "./settings.ts";
-import { modelWarnings } from "./settings-problems.ts";
+import { type LearnedModel, learnedNothing } from "./refusals.ts";
+import { modelSettings, modelWarnings, WarningLog } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 import { ThinkHabit } from "./think-tags.ts";
 import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel, VERSIONS } from "./versions/versions.ts";
-import { WarningLog } from "./warning-log.ts";
 
 // Finds problems of a model at boot, before its first call.
 
@@ -327,4 +328,45 @@ function createModelTable(
   }
 
   return { chain, embedding, flaw };
+}
+
+export interface ModelChain {
+  /** `provider/model` of the first entry. */
+  readonly id: string;
+  /** The first entry, for traces. */
+  readonly served: ServedModel;
+  /** Most tokens of prompt and answer together for the first model, if known. */
+  readonly contextWindow: number | undefined;
+  /** What is known of the first model. */
+  readonly learned: LearnedModel;
+  /** The name of the spans of its calls. */
+  readonly spanName: string;
+  /**
+   * Calls the model. Resolves when it has accepted the call: response headers may be sent. A stream that fails before its
+   * first visible part is still retried, inside `next`.
+   *
+   * @param span of the call: retries and fallbacks become its events
+   * @throws ServiceError `provider_failed` when no model of the chain answers; the signal's reason once it aborts
+   */
+  stream(options: ModelCallOptions, span?: Span | null): Promise<ModelStream>;
+}
+
+/** @param models at least one */
+export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
+  // Models that have answered in batches: these handle the abort signal themselves, so this file need not listen to it.
+  const batched = new WeakSet<StreamingModel>();
+  const known = models.map((given): KnownModel => {
+    const { provider, model } = splitModelName(given.id);
+    const { server = { provider }, learned = learnedNothing() } = given;
+    return { ...given, learned, served: { id: given.id, model, server } };
+  });
+  const { id, contextWindow, learned, served } = known[0]!;
+  return {
+    id,
+    served,
+    contextWindow,
+    learned,
+    spanName: modelSpan(served.model),
+    stream: (options, span = null) => new ChainedAnswer(known, settings, options, batched, span).open(),
+  };
 }

@@ -1,22 +1,18 @@
 /** Creates model providers from the entries of `providers:`, which name plugins or npm packages. */
-
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { messageOf } from "../lib/errors.ts";
+import { messageOf, type Problem } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import type { Problem } from "../lib/problem.ts";
-import { formatPath, hint } from "../manifest/issues.ts";
-import type { ProviderManifest } from "../manifest/manifest.ts";
-import type { ModelServer } from "../observability/attributes.ts";
+import { formatPath, hint, type ProviderManifest } from "../manifest/manifest.ts";
+import type { ModelServer } from "../observability/span.ts";
 import type { Host, ModelProvider, ProviderPlugin } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { CassetteIntercept } from "./cassettes/record.ts";
 import { secretSettings } from "./cassettes/secrets.ts";
-import { pluginConfig } from "./settings.ts";
-import { unknownModelKeys, unusedParameters } from "./settings-problems.ts";
+import { pluginConfig, unknownModelKeys, unusedParameters } from "./settings-problems.ts";
 
 // Creates model providers from AI SDK packages, by their npm name.
 

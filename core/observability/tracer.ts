@@ -1,10 +1,20 @@
 /** Starts traces: decides which runs are traced, and continues the traces of callers. */
-
 import { randomBytes, randomInt } from "node:crypto";
 import { systemTime } from "../lib/clock.ts";
 import { type Cleaner, type ContentMode, createCleaner } from "./content.ts";
-import type { SpanData, SpanEvent, SpanSink, TraceData } from "./sink.ts";
-import type { Attributes, Entity, Span, SpanContext, SpanKind, SpanOrigin, SpanStatus } from "./span.ts";
+import type {
+  Attributes,
+  Entity,
+  Span,
+  SpanContext,
+  SpanData,
+  SpanEvent,
+  SpanKind,
+  SpanOrigin,
+  SpanSink,
+  SpanStatus,
+  TraceData,
+} from "./span.ts";
 import { acceptTracestate, parseTraceparent, type Traceparent } from "./traceparent.ts";
 
 const DIGITS = 3;

@@ -4,19 +4,18 @@
  * that reads it: both compute the same from the journal.
  */
 import type { Logger } from "pino";
-import type { KeptStart } from "../agents/keeper.ts";
+import type { KeptStart } from "../agents/agent.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { hearing } from "../agents/stream/raw.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
-import { isSomebody } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import { isSomebody, type Principal } from "../identity/principal.ts";
 import { messageOf, rateLimited, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
-import { nullOnConflict } from "../storage/conflict.ts";
+import { nullOnConflict } from "../storage/store.ts";
 import { codeOfKind, OpenaiError } from "./errors.ts";
 import { CANCELLED, failedEnd, IN_PROGRESS, type ResponseResource } from "./resource.ts";
 import { ResponseEvents } from "./response-events.ts";

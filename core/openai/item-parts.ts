@@ -1,9 +1,9 @@
 /** Converts items to the form that agents read, and validates those that a client sends. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
-import { summarySection } from "../agents/conversation/summary.ts";
+import { summarySection } from "../agents/conversation/recall.ts";
 import { filePart } from "../agents/prompt/file-data.ts";
-import { toolOutput } from "../agents/prompt/tool-output.ts";
-import { CALL_WAITS } from "../agents/prompt/ui-input.ts";
+import { CALL_WAITS } from "../agents/prompt/model-input.ts";
+import { toolOutput } from "../agents/prompt/results.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";

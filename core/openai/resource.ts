@@ -1,7 +1,7 @@
 /** The response resource: every key is present, with null where it does not apply, because clients check that. */
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
+import type { ClientTool } from "../agents/run/tool-set.ts";
 import type { Fields } from "../lib/is-object.ts";
 import type { OutputItem } from "./items.ts";
 

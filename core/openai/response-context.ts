@@ -1,8 +1,6 @@
 /** The context of a response: the responses before it, and the items to which its request refers. */
-
-import type { Charge } from "../http/uploads.ts";
-import { mayAccess } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import type { Charge } from "../http/exchange.ts";
+import { mayAccess, type Principal } from "../identity/principal.ts";
 import { quoted } from "../lib/errors.ts";
 import { OpenaiError } from "./errors.ts";
 import { partsOf, unansweredCalls } from "./item-parts.ts";

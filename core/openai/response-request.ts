@@ -1,16 +1,14 @@
 /** Reads a request for a response, over HTTP or a WebSocket: prepares the run of the agent, and the response at its start. */
-
 import { randomUUID } from "node:crypto";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { Agent, ProtocolBody } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import { BYTES_PER_TOKEN, messageBytes } from "../agents/prompt/size.ts";
-import type { ClientTool } from "../agents/run/client-tools.ts";
+import type { ClientTool } from "../agents/run/tool-set.ts";
+import type { Charge } from "../http/exchange.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
-import type { Charge } from "../http/uploads.ts";
-import { ownerOf } from "../identity/ownership.ts";
-import type { Principal, Requester } from "../identity/principal.ts";
+import { ownerOf, type Principal, type Requester } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Fields } from "../lib/is-object.ts";

@@ -5,9 +5,8 @@
  *   rt/#createdAt/RESPONSE   the same by time
  */
 import { Collection, type Found, found } from "../storage/collection.ts";
-import { nullOnConflict } from "../storage/conflict.ts";
-import { rowsOf } from "../storage/large-rows.ts";
-import type { Store } from "../storage/store.ts";
+import { rowsOf } from "../storage/ranges.ts";
+import { nullOnConflict, type Store } from "../storage/store.ts";
 import type { ConversationItem } from "./items.ts";
 import type { ResponseResource } from "./resource.ts";
 import type { ReadRun } from "./run-parts.ts";

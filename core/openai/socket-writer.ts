@@ -1,5 +1,5 @@
 /** Writes to a WebSocket whose messages must all arrive: the writer has to wait while the peer is behind. */
-import type { Peer } from "../http/socket.ts";
+import type { Peer } from "../http/route.ts";
 
 /** Most bytes that may wait for the peer. More than one buffer of the transport, so that it reports when they are sent. */
 const MAX_WAITING_BYTES = 64 * 1024;

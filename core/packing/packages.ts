@@ -4,7 +4,7 @@ import { isBuiltin } from "node:module";
 import { basename, join } from "node:path";
 import type { PluginBuild } from "esbuild";
 import { copyFiles, installed } from "../codegen/carried.ts";
-import { USE_PACKAGES } from "../memory/embedding/use.ts";
+import { USE_PACKAGES } from "../memory/embedding/open.ts";
 import { PLUGIN_KINDS } from "../registry/kinds.ts";
 import { loadEsbuild } from "../registry/resolution.ts";
 import { SOURCE_FILE } from "../registry/sources.ts";

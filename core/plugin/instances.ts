@@ -1,6 +1,6 @@
 /** What `create` of a plugin returns, for each kind of plugin; a store plugin returns a `Store`. */
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
-import type { User } from "../identity/user.ts";
+import type { User } from "../identity/principal.ts";
 
 export interface AuthProvider {
   type: string;

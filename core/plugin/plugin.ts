@@ -1,11 +1,9 @@
 /** `#plugin`: everything that a plugin may import. The type of each kind of plugin, and the functions that define one. */
-
 import type { LanguageModelV3StreamPart, LanguageModelV3StreamResult } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import type { ContentResult } from "../../generated/types.ts";
-import type { RouteCall } from "../api/custom/route-services.ts";
-import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
-import type { User } from "../identity/user.ts";
+import type { PluginSocketPeer, RouteCall } from "../api/custom/route-services.ts";
+import type { User } from "../identity/principal.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { PluginStore } from "../storage/store.ts";
 import type { ToolCallContext } from "../tools/tool.ts";
@@ -51,9 +49,15 @@ export type {
 } from "@ai-sdk/provider";
 export type { Logger } from "pino";
 export type { ContentItem, ContentResult } from "../../generated/types.ts";
-export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
-export type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
-export type { User } from "../identity/user.ts";
+export type {
+  PluginSocketPeer,
+  RouteAgents,
+  RouteCall,
+  RouteMemory,
+  RouteTools,
+  RouteWorkflows,
+} from "../api/custom/route-services.ts";
+export type { User } from "../identity/principal.ts";
 export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 export { CommitConflict, ServiceError } from "../lib/errors.ts";
 export type { JsonSchema } from "../lib/json-schema.ts";

@@ -1,10 +1,8 @@
 /** Creates the instance of a plugin: checks its configuration, calls `create`, checks the result. */
-
-import { messageOf } from "../lib/errors.ts";
+import { messageOf, type Path, type Problem } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
-import type { Path, Problem } from "../lib/problem.ts";
-import { hint, parsePath } from "../manifest/issues.ts";
+import { hint, parsePath } from "../manifest/manifest.ts";
 import type {
   AuthPlugin,
   EmbeddingPlugin,

@@ -1,7 +1,7 @@
 /** Finds the plugin files of a folder: `<root>/<kind's folder>/*.{ts,mts,js,mjs}`. Reads names, never contents. */
 import { type Dirent, existsSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
-import { suggest } from "../manifest/issues.ts";
+import { suggest } from "../manifest/manifest.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 import { PLUGIN_KINDS } from "./kinds.ts";
 import type { PluginProblem } from "./problem.ts";

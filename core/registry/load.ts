@@ -1,7 +1,7 @@
 /** Loads the plugins of all folders: find, import, check, register. Every broken plugin is reported, and the others still load. */
 import { pathToFileURL } from "node:url";
 import { isObject } from "../lib/is-object.ts";
-import { formatPath, suggest } from "../manifest/issues.ts";
+import { formatPath, suggest } from "../manifest/manifest.ts";
 import { keywordNotices } from "../manifest/unknown-keywords.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { discover, type PluginFile, realFolder } from "./discover.ts";

@@ -1,7 +1,7 @@
 /** Schemas of plugins: JavaScript objects, which may be what JSON cannot be. */
-import type { Path } from "../lib/problem.ts";
+import type { Path } from "../lib/errors.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
-import { formatPath } from "../manifest/issues.ts";
+import { formatPath } from "../manifest/manifest.ts";
 
 /** Every problem of a schema with its path. @param at what the paths begin with */
 export function pluginSchemaProblems(schema: unknown, at?: string): string[] {

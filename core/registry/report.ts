@@ -1,7 +1,7 @@
 /** Issues about plugins, for the report at boot. */
 import { basename, dirname, parse } from "node:path";
-import type { Issue } from "../manifest/issues.ts";
-import { lineOf } from "../manifest/positions.ts";
+import type { Issue } from "../manifest/manifest.ts";
+import { lineOf } from "../manifest/read.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 import { PLUGIN_KINDS } from "./kinds.ts";
 import { type PluginProblem, shortPath } from "./problem.ts";

@@ -1,8 +1,8 @@
 /** The definition by which the engine runs an agent: one step, which is the run. */
-import type { KeptAgent } from "../agents/keeper.ts";
+import type { KeptAgent } from "../agents/agent.ts";
 import type { Uses } from "../lib/uses.ts";
 import type { Outline, StepCall, WorkflowDefinition, WorkStep } from "../workflows/definition/definition.ts";
-import { runDefinitionId } from "../workflows/journal/run-record.ts";
+import { runDefinitionId } from "../workflows/journal/record.ts";
 
 export const RUN_STEP = "run";
 /** How often a run that makes no progress is taken up after its process died. */

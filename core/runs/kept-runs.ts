@@ -11,17 +11,15 @@ import type {
   RunKeeper,
   RunName,
   StartableRun,
-} from "../agents/keeper.ts";
-import { RAW } from "../agents/kept.ts";
-import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
-import { isAskedCall } from "../agents/prompt/awaited-calls.ts";
-import { wasAborted } from "../agents/run/abort.ts";
+} from "../agents/agent.ts";
+import { RAW } from "../agents/endpoints.ts";
+import { type AwaitedCall, isAskedCall } from "../agents/prompt/awaited-calls.ts";
 import type { RunCall } from "../agents/run/caller.ts";
+import { RunWaits, type WaitingPlace } from "../agents/run/journal.ts";
 import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
-import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
-import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
+import { emptyRunResult, type RunResult, wasAborted } from "../agents/run/run.ts";
 import type { Approvals } from "../approvals/approvals.ts";
-import type { Charge } from "../http/uploads.ts";
+import type { Charge } from "../http/exchange.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
@@ -41,19 +39,16 @@ import {
   runDefinitionId,
   runExecutionId,
   runIdOf,
-} from "../workflows/journal/run-record.ts";
+} from "../workflows/journal/record.ts";
 import { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { Execution } from "../workflows/run/execution.ts";
-import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-commits.ts";
+import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-rows.ts";
 import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
-import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { endReply, partEvents, replyWith } from "./events.ts";
-import { LiveRun } from "./live-run.ts";
+import { KeptSink, LiveRun } from "./live-run.ts";
 import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
-import { ScopedRuns } from "./scoped.ts";
-import { KeptSink } from "./sink.ts";
+import { ConversationRuns, endReply, partEvents, replyWith, ScopedRuns } from "./scoped.ts";
 
 type Answers = Pick<Approvals, "find" | "hear">;
 

@@ -1,22 +1,128 @@
 /** A kept run in this process: what the agent is given for it, and who waits for it. */
 import type { Logger } from "pino";
 import type { RunCall } from "../agents/run/caller.ts";
-import type { RunEntry, RunJournal } from "../agents/run/journal.ts";
-import type { AgentPart, PartSink } from "../agents/run/parts.ts";
-import type { PreparedRun } from "../agents/run/run.ts";
-import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
-import type { WaitingPlace } from "../agents/run/waiting.ts";
-import type { Caller } from "../identity/caller.ts";
-import type { User } from "../identity/user.ts";
+import type { RunEntry, RunJournal, WaitingPlace } from "../agents/run/journal.ts";
+import { type AgentPart, type Delta, type PartSink, plainDelta } from "../agents/run/parts.ts";
+import { emptyRunResult, type PreparedRun, type RunResult } from "../agents/run/run.ts";
+import type { Caller, User } from "../identity/principal.ts";
 import { AbortSource, type Aborts, abortsOf } from "../lib/aborts.ts";
 import { storedTime } from "../lib/clock.ts";
 import type { ServiceError } from "../lib/errors.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { JoinedChanges } from "../storage/joined.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
-import type { RunOutput } from "../workflows/journal/run-record.ts";
+import type { RunOutput } from "../workflows/journal/record.ts";
 import { GivenUp } from "../workflows/run/lifetime.ts";
-import { KeptSink } from "./sink.ts";
+
+// Writes the parts of a kept run to its journal. Deltas of one block that come before the same commit are one part.
+
+/** While somebody reads them, parts are on disk when no more have come for the first time, or after the second. */
+const PAUSE_MS = 20;
+const LONGEST_MS = 50;
+/** Characters that are not on disk yet: above this the run waits. */
+const MAX_UNWRITTEN = 256 * 1024;
+/** What a part counts beside its text. */
+const PART_CHARACTERS = 200;
+
+/** Where the parts go. */
+type Written = Pick<StepCall, "part" | "flush">;
+
+export class KeptSink implements PartSink {
+  /** Only the signal of the step ends the run. */
+  readonly closed = false;
+  readonly #call: Written;
+  readonly #onAccepted: () => void;
+  #isRead: boolean;
+  #held: Delta | null = null;
+  #unwritten = 0;
+  #timer: NodeJS.Timeout | null = null;
+  /** When the last part came. */
+  #last = 0;
+
+  /** @param isRead whether somebody reads the parts while they come */
+  constructor(call: Written, isRead: boolean, onAccepted: () => void) {
+    this.#call = call;
+    this.#isRead = isRead;
+    this.#onAccepted = onAccepted;
+  }
+
+  accepted(): void {
+    this.#onAccepted();
+  }
+
+  part(part: AgentPart): Promise<void> | undefined {
+    if (isDelta(part)) this.#addDelta(part);
+    else {
+      this.#release();
+      this.#call.part(part, true);
+      this.#unwritten += PART_CHARACTERS;
+    }
+    if (this.#unwritten > MAX_UNWRITTEN) return this.#write();
+    if (this.#isRead) this.#schedule();
+    return undefined;
+  }
+
+  /** From now on somebody reads the parts while they come. */
+  read(): void {
+    this.#isRead = true;
+    this.#schedule();
+  }
+
+  /** No more parts come; those that did are on disk with the next commit. */
+  end(): void {
+    this.#release();
+    this.#isRead = false;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+  }
+
+  #addDelta(part: Delta): void {
+    const held = this.#held;
+    this.#unwritten += part.delta.length;
+    if (
+      held !== null &&
+      held.type === part.type &&
+      held.id === part.id &&
+      held.subAgentCallId === part.subAgentCallId
+    ) {
+      held.delta += part.delta;
+      return;
+    }
+    this.#release();
+    this.#held = plainDelta(part);
+    this.#unwritten += PART_CHARACTERS;
+  }
+
+  #release(): void {
+    if (this.#held !== null) this.#call.part(this.#held, true);
+    this.#held = null;
+  }
+
+  #schedule(): void {
+    this.#last = performance.now();
+    if (this.#timer === null) this.#writeAfter(PAUSE_MS, this.#last + LONGEST_MS);
+  }
+
+  /** @param latest when it is time, though parts go on coming */
+  #writeAfter(milliseconds: number, latest: number): void {
+    this.#timer = setTimeout(() => {
+      const left = Math.min(this.#last + PAUSE_MS, latest) - performance.now();
+      if (left >= 1) return this.#writeAfter(left, latest);
+      this.#timer = null;
+      // A failure shows at the end of the run.
+      this.#write().catch(() => {});
+    }, milliseconds);
+  }
+
+  #write(): Promise<void> {
+    this.#release();
+    this.#unwritten = 0;
+    return this.#call.flush();
+  }
+}
+
+const isDelta = (part: AgentPart): part is Delta =>
+  part.type === "text-delta" || part.type === "reasoning-delta" || part.type === "tool-input-delta";
 
 /** The part of a request's context that a run keeps when the request is over. */
 type RunOrigin = Pick<RunCall, "user" | "caller" | "requestId" | "logger" | "trace" | "client" | "replyWith">;

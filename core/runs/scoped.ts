@@ -1,34 +1,177 @@
 /** The kept runs of agents for one principal: what the endpoints of the API do. */
 import { defaults } from "../../generated/defaults.ts";
 import type { AgentRun, RunsQuery } from "../../generated/types.ts";
+import type { KeptRequest, ReplyForm } from "../agents/agent.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
-import type { KeptRequest } from "../agents/keeper.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
-import { hearing } from "../agents/stream/raw.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
+import { addUsage } from "../agents/run/usage.ts";
+import { hearing, sending } from "../agents/stream/raw.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
-import { actingUser, requiredUser } from "../identity/acting-user.ts";
-import type { Principal } from "../identity/principal.ts";
+import { actingUser, type Principal, requiredUser } from "../identity/principal.ts";
 import { invalid, notFound, quoted, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import { openExecutionKey } from "../storage/keys.ts";
+import { conversationRuns, executionEntry, indexedEntry, openExecutionKey } from "../storage/keys.ts";
+import { Watch } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
-import { Watch } from "../storage/watch.ts";
 import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
-import {
-  RUN_STATUS,
-  runDefinitionId,
-  runExecutionId,
-  runIdOf,
-  runRecordText,
-} from "../workflows/journal/run-record.ts";
+import { RUN_STATUS, runDefinitionId, runExecutionId, runIdOf, runRecordText } from "../workflows/journal/record.ts";
 import type { JournalState } from "../workflows/journal/state.ts";
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
 import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
-import type { ConversationRuns } from "./conversation-runs.ts";
 import { OUTLINE, RUN_STEP } from "./definition.ts";
-import { ANSWERS, ENDS, partEvents } from "./events.ts";
+
+/*
+ * Finds the runs that answer in a conversation. Each that may be read again has a row while it runs, written and removed in one commit with its open
+ * row: so every process finds it, and no crash leaves a row that leads nowhere. A run that is not on disk yet, or whose store is this
+ * process alone, is found by being here.
+ */
+
+interface Found {
+  /** Sorts later than those of older runs. */
+  readonly entry: string;
+  readonly runId: string;
+  /** Whether a chat may read it again. */
+  readonly isResumable: boolean;
+}
+
+export class ConversationRuns {
+  readonly #store: Store;
+  readonly #lasts: boolean;
+  /** Those that run here, in the order of their begin, by the prefix of their rows. */
+  readonly #here = new Map<string, Found[]>();
+
+  /** @param lasts whether the store has rows of what runs */
+  constructor(store: Store, lasts: boolean) {
+    this.#store = store;
+    this.#lasts = lasts;
+  }
+
+  /** A run begins here. @returns what is to be called when it is over */
+  begin(start: ExecutionStart): () => void {
+    const { workflowName, userId = "", conversationId = "", at, number, isResumable = false } = start;
+    const key = conversationRuns(workflowName, userId, conversationId);
+    const found = { entry: executionEntry(at, number), runId: runIdOf(start), isResumable };
+    this.#here.set(key, [...(this.#here.get(key) ?? []), found]);
+    return () => {
+      const left = this.#here.get(key)!.filter((other) => other !== found);
+      if (left.length === 0) this.#here.delete(key);
+      else this.#here.set(key, left);
+    };
+  }
+
+  /** The ids of all that run in a conversation here, and of the newest in another process. */
+  async all(agentId: string, userId: string, conversationId: string): Promise<readonly string[]> {
+    const key = conversationRuns(agentId, userId, conversationId);
+    const stored = this.#lasts ? await this.#stored(key) : undefined;
+    const here = (this.#here.get(key) ?? []).map(({ runId }) => runId);
+    return stored === undefined || here.includes(stored.runId) ? here : [...here, stored.runId];
+  }
+
+  /** The id of the newest run that a chat may read again; null when none runs. */
+  async newest(agentId: string, userId: string, conversationId: string): Promise<string | null> {
+    const key = conversationRuns(agentId, userId, conversationId);
+    const here = this.#here.get(key)?.findLast(({ isResumable }) => isResumable);
+    const stored = this.#lasts ? await this.#stored(key) : undefined;
+    if (here === undefined || stored === undefined) return (here ?? stored)?.runId ?? null;
+    return (here.entry > stored.entry ? here : stored).runId;
+  }
+
+  async #stored(prefix: string): Promise<Found | undefined> {
+    const [row] = await this.#store.scan({ prefix, reverse: true, limit: 1 });
+    if (row === undefined) return undefined;
+    return { entry: indexedEntry(row.key), runId: JSON.parse(row.value) as string, isResumable: true };
+  }
+}
+
+// The events of a run in another form: its parts, given to a sink that writes them as it does for a run that is not kept.
+
+/** A sink for the raw events. What `form` makes of a part has the number of that part. */
+export function partEvents(events: EventSink, form: (sink: EventSink) => PartSink): EventSink {
+  let number = 0;
+  const sink = form(sending(events, (json) => events.send(json, number)));
+  return hearing((part, id) => {
+    number = id;
+    return sink.part(part);
+  }, events);
+}
+
+const ANSWERS: ReadonlySet<string> = new Set<ToolAnswer["type"]>(["tool-result", "tool-error", "tool-output-denied"]);
+const ENDS: ReadonlySet<string> = new Set<AgentPart["type"]>(["finish", "error", "abort"]);
+
+/**
+ * The events of a run as the reply to a request. Where the run waits for a person, the reply ends as that of a run that leaves a call to
+ * its client.
+ *
+ * @param asked approvals of which the client knows already, and of all that came before: the reply goes on behind them
+ */
+export async function replyWith(
+  follow: EventProducer,
+  events: EventSink,
+  form: ReplyForm,
+  asked: readonly string[] = [],
+): Promise<void> {
+  const known = new Set(asked);
+  const open = new Map<string, AgentPart>();
+  const { usage } = emptyRunResult();
+  let isInStep = asked.length > 0;
+  let sink!: PartSink;
+  let last!: AgentPart | undefined;
+  const reply = (to: EventSink): PartSink => {
+    const reader = form(to);
+    sink = reader;
+    return {
+      get closed() {
+        return reader.closed;
+      },
+      part(part) {
+        let isKnown = known.size > 0 && part.type !== "start";
+        if (part.subAgentId === undefined) {
+          if (part.type === "tool-approval-request") {
+            open.set(part.toolCallId, part);
+            known.delete(part.approvalId);
+          } else if (ANSWERS.has(part.type)) open.delete((part as ToolAnswer).toolCallId);
+          else if (part.type === "finish-step") {
+            addUsage(usage, part.usage);
+            // With the question the client has seen the end of the step.
+            isKnown ||= isInStep;
+            isInStep &&= known.size > 0;
+          }
+          last = part;
+        }
+        return isKnown ? undefined : reader.part(part);
+      },
+    };
+  };
+  await follow(partEvents(events, reply));
+  if (last !== undefined && ENDS.has(last.type)) return;
+  if (asked.length > 0) for (const part of open.values()) sink.part(part);
+  // What a client that cannot answer was told is a step of its own. A question is the middle of one.
+  const words = last?.type === "finish-step" ? last : undefined;
+  await endReply(sink, { usage, model: words?.model ?? "", finishReason: words?.finishReason ?? "tool-calls" });
+}
+
+/** The end of a reply whose run waits for a person. */
+export async function endReply(
+  reader: PartSink,
+  {
+    usage,
+    model,
+    finishReason,
+    output,
+    messageId,
+    userMessageId,
+  }: Partial<RunResult> & Pick<RunResult, "usage" | "model" | "finishReason">,
+): Promise<void> {
+  if (reader.closed) return;
+  const end = { finishReason, ...(model !== "" && { model }) };
+  if (finishReason === "tool-calls") reader.part({ type: "finish-step", usage, ...end });
+  const ids = { ...(messageId && { messageId }), ...(userMessageId && { userMessageId }) };
+  await reader.part({ type: "finish", totalUsage: usage, ...end, ...(output !== undefined && { output }), ...ids });
+}
 
 /** No client can choose a longer id. */
 const MAX_ID_LENGTH = 128;

@@ -4,12 +4,10 @@
  */
 import { systemTime } from "../lib/clock.ts";
 import { Interval } from "../lib/interval.ts";
-import { unlessConflict } from "./conflict.ts";
-import { encodeNumber, encodeShortText, encodeText } from "./encoding.ts";
+import { encodeNumber, encodeShortText, encodeText } from "./keys.ts";
 import { excessBytes, type KindOfRows } from "./memory-shares.ts";
 import { allRows, pagesInBackground, rowsAt } from "./ranges.ts";
-import { isVolatile } from "./sharing.ts";
-import type { Commit, Row, Store } from "./store.ts";
+import { type Commit, isVolatile, type Row, type Store, unlessConflict } from "./store.ts";
 
 export const RECORDS_PER_PAGE = 50;
 const ROWS_PER_COUNT = 10_000;

@@ -1,6 +1,6 @@
 /** Merges the commits of one transaction: finds those that conflict, and combines the changes of the others. */
 import { CommitConflict } from "../lib/errors.ts";
-import { addToCounter } from "./check.ts";
+import { addToCounter } from "./keys.ts";
 import type { Commit } from "./store.ts";
 
 /** The combined changes: `clear` goes first, then the rows in any order, since every key occurs once. Sorted by key. */

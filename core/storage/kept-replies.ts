@@ -15,11 +15,9 @@ import { systemTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf, ServiceError } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { Collection, type Found } from "./collection.ts";
-import { unlessConflict } from "./conflict.ts";
-import type { Membership } from "./membership.ts";
-import { nameProcess } from "./process-name.ts";
-import type { Store } from "./store.ts";
-import { Watch } from "./watch.ts";
+import { type Membership, nameProcess } from "./membership.ts";
+import { Watch } from "./ranges.ts";
+import { type Store, unlessConflict } from "./store.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
 

@@ -4,7 +4,7 @@
  *
  *   b/USER                          counter of a user's bytes in conversations, executions and working memory
  *   id/MEMORY/CONVERSATION          -> internal number of the conversation, in the shared space of ids
- *   iu/MEMORY/CONVERSATION/USER     -> the same in the space of a user (id-spaces.ts)
+ *   iu/MEMORY/CONVERSATION/USER     -> the same in the space of a user (IdSpaces, store.ts)
  *   c/#/                            prefix of all rows of one conversation, so that deleting it is one range
  *   c/#/b                           counter of its bytes (stored-bytes.ts)
  *   c/#/i/MESSAGE                   -> position of a message whose id a client chose ("time/sequence")
@@ -22,7 +22,7 @@
  *   n/MEMORY/r/RESOURCE             counter of the resource's conversations
  *   w/MEMORY/USER                   -> working memory of a user
  *   w/MEMORY/USER/b                 counter of its bytes
- *   semantic/...                    indexes of semantic search (memory/semantic/layout.ts)
+ *   semantic/...                    indexes of semantic search (memory/semantic/exact.ts)
  *   s/NAME                          sequences
  *   x/#/r                           -> an execution that is not running: [record, rest] (workflows/journal)
  *   x/#/b                           counter of its bytes
@@ -55,9 +55,158 @@
  *
  * Conversations are numbered in the order of their creation, so that new rows are written at the end of the tree.
  */
-import { decodeNumber, encodeNumber, encodeShortText, encodeText } from "./encoding.ts";
-import type { IdKeys } from "./id-spaces.ts";
-import type { OwnedRows } from "./store.ts";
+
+import { createHash } from "node:crypto";
+import { canonicalJson } from "../lib/canonical-json.ts";
+import type { Commit, IdKeys, OwnedRows, Range, Tail } from "./store.ts";
+
+// Encodes the parts of keys as visible ASCII without `/`, which every engine sorts alike. A key is parts joined by `/`.
+
+const DIGITS = 9;
+/** 36 ** 9: enough for milliseconds since 1970 until the year 5188, and for more rows than a disk can hold. */
+export const NUMBER_LIMIT = 36 ** DIGITS;
+
+/** Longest result of `encodeText`, so that two of them and some numbers fit into a key. */
+const MAX_TEXT_BYTES = 200;
+/** How much of a longer text stays readable, before its digest. */
+const READABLE_BYTES = 100;
+
+const PLAIN = /^[!-$&-.0-~]{0,200}$/;
+const SPECIAL = /[^!-$&-.0-~]/gu;
+/** Every engine takes keys of this length, also in PostgreSQL's index. */
+const MAX_KEY_BYTES = 512;
+const KEY = /^[!-~]+$/;
+
+/** Slots of the cache of encoded numbers: one commit encodes the same few numbers many times. */
+const CACHE_SLOTS = 1024;
+const cachedNumbers: number[] = new Array(CACHE_SLOTS).fill(-1);
+const cachedDigits: string[] = new Array(CACHE_SLOTS).fill("");
+
+/**
+ * Nine digits of base 36, so that the texts sort like the numbers.
+ * @throws RangeError unless `value` is an integer from 0 to 36 ** 9 - 1
+ */
+export function encodeNumber(value: number): string {
+  const slot = value % CACHE_SLOTS;
+  if (cachedNumbers[slot] === value) return cachedDigits[slot] as string;
+  if (!Number.isInteger(value) || value < 0 || value >= NUMBER_LIMIT) {
+    throw new RangeError(`a key cannot hold the number ${value}`);
+  }
+  const digits = value.toString(36).padStart(DIGITS, "0");
+  cachedNumbers[slot] = value;
+  cachedDigits[slot] = digits;
+  return digits;
+}
+
+/** The number that `encodeNumber` encoded. */
+export const decodeNumber = (part: string): number => Number.parseInt(part, 36);
+
+/**
+ * Encodes any string as a part of a key of at most 200 bytes; different strings give different parts. The result is the percent-encoded
+ * text or, where that is longer, its beginning and a SHA-256 digest. Only texts of visible ASCII keep their order.
+ */
+export function encodeText(value: string): string {
+  if (PLAIN.test(value)) return value;
+  const encoded = value.replace(SPECIAL, percent);
+  if (encoded.length <= MAX_TEXT_BYTES) return encoded;
+  // `%~` is not a valid percent code, so that no short text has the same encoding.
+  return `${encoded.slice(0, READABLE_BYTES)}%~${digest(value)}`;
+}
+
+/** Longest result of `encodeShortText`, so that two results of `encodeText` fit beside it. */
+const MAX_SHORT_TEXT_BYTES = 100;
+
+/** Encodes any string as a part of a key of at most 100 bytes; different strings give different parts. */
+export function encodeShortText(value: string): string {
+  const encoded = encodeText(value);
+  // No result of `encodeText` begins with `%~`.
+  return encoded.length <= MAX_SHORT_TEXT_BYTES ? encoded : `%~${digest(value)}`;
+}
+
+const digest = (value: string): string => createHash("sha256").update(value, "utf16le").digest("base64url");
+
+/** Percent-encodes one character in UTF-8. A lone surrogate has no UTF-8, and keeps its code unit as `%u`, which is no valid code. */
+function percent(character: string): string {
+  const unit = character.charCodeAt(0);
+  if (character.length === 1 && unit >= 0xd800 && unit <= 0xdfff) return `%u${unit.toString(16)}`;
+  let out = "";
+  for (const byte of Buffer.from(character, "utf8")) out += `%${byte.toString(16).padStart(2, "0")}`;
+  return out;
+}
+
+/** The exclusive end of the keys that begin with `prefix`: DEL sorts after all visible ASCII. */
+export const prefixEnd = (prefix: string): string => `${prefix}\x7f`;
+
+/** The keys of a range: `low` inclusive, `high` exclusive. `!` is the first visible character: no key lies between a key and the key plus `!`. */
+export function keyBounds({ prefix, after, before }: Pick<Range, "prefix" | "after" | "before">): {
+  low: string;
+  high: string;
+} {
+  const end = prefixEnd(prefix);
+  return {
+    low: after !== undefined && after >= prefix ? `${after}!` : prefix,
+    high: before !== undefined && before < end ? before : end,
+  };
+}
+
+/** @throws TypeError unless it is 1 to 512 characters of visible ASCII */
+export function checkKey(key: string): void {
+  if (key.length > MAX_KEY_BYTES || !KEY.test(key))
+    throw new TypeError(`not a key of the store: ${JSON.stringify(key.slice(0, 80))}`);
+}
+
+/** A digest of a JSON value, the same for equal ones. */
+export const digestOf = (value: unknown): string =>
+  createHash("sha256").update(canonicalJson(value)).digest("base64url");
+
+// Checks of arguments that all engines make first: these are mistakes of the caller, not failures of the store.
+
+/** Rows that a scan may skip. Only pages by number skip rows, and each costs as much as a row that is read. */
+export const MAX_SKIPPED_ROWS = 100_000;
+
+/** Control characters that JSON text never contains. Engines use them as separators, and PostgreSQL refuses NUL. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern looks for control characters
+const CONTROL = /[\0\x1e\x1f]/;
+
+/** @throws TypeError for invalid keys, and values that are not JSON text */
+export function checkCommit(commit: Commit): void {
+  for (const [key, value] of commit.put ?? []) {
+    checkKey(key);
+    if (typeof value !== "string" || CONTROL.test(value)) throw new TypeError(`the value of ${key} is not JSON text`);
+  }
+  for (const [key, delta] of commit.add ?? []) {
+    checkKey(key);
+    if (commit.put?.some(([other]) => other === key)) throw new TypeError(`${key} is put and added to in one commit`);
+    if (!Number.isSafeInteger(delta)) throw new TypeError(`${key} cannot count by ${delta}`);
+  }
+  for (const key of commit.delete ?? []) checkKey(key);
+  // An empty prefix would delete everything, which is surely a mistake.
+  for (const prefix of commit.clear ?? []) checkKey(prefix);
+  for (const [key] of commit.expect ?? []) checkKey(key);
+}
+
+/** @throws TypeError for an invalid prefix, and numbers that are out of bounds */
+export function checkRange({ prefix, limit, skip = 0 }: Range): void {
+  checkKey(prefix);
+  if (!Number.isSafeInteger(limit) || limit < 0) throw new TypeError(`limit must be a number of rows, not ${limit}`);
+  if (!Number.isSafeInteger(skip) || skip < 0 || skip > MAX_SKIPPED_ROWS) {
+    throw new TypeError(`skip must be from 0 to ${MAX_SKIPPED_ROWS}, not ${skip}`);
+  }
+}
+
+/** @throws TypeError for invalid keys, and a number that is out of bounds */
+export function checkTail(tail: Tail): void {
+  checkRange(tail);
+  if (tail.limit === 0) throw new TypeError("limit of a tail must be at least 1");
+  checkKey(tail.otherKey);
+}
+
+/** @throws Error when the row `key` is not a counter, or the sum is too large */
+export function addToCounter(key: string, value: string, delta: number): string {
+  const sum = Number(value) + delta;
+  if (!Number.isSafeInteger(sum)) throw new Error(`${key} is not a counter, or its sum is too large for a number`);
+  return String(sum);
+}
 
 export const CONVERSATION_SEQUENCE = "s/conversation";
 
@@ -234,3 +383,23 @@ export const foreignRows = (traceId: string) => `tf/${traceId}/`;
 export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
 export const segmentFromForeignKey = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
 export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;
+
+/*
+ * Keys of push notifications of A2A tasks.
+ *
+ *   a2c/TASK        -> who is told of a task: push configurations, and what they have not taken yet (a2a/pushes.ts)
+ *   a2n/#due/TASK   -> [agent, owner, process]; tasks that somebody is to be told of, by when
+ *   a2k/            -> the key that signs what they are told
+ */
+
+/** Prefix of the push configurations of all tasks. */
+export const TASK_PUSHES = "a2c/";
+export const taskPushKey = (task: string) => `a2c/${encodeText(task)}`;
+/** Prefix of the tasks that somebody is to be told of. */
+export const TASK_NOTICES = "a2n/";
+export const taskNoticeKey = (due: number, task: string) => `a2n/${encodeNumber(due)}/${encodeText(task)}`;
+/** Those that are due before `time`, in milliseconds since 1970, sort before this. */
+export const taskNoticesBefore = (time: number) => `a2n/${encodeNumber(time)}`;
+/** The task of one of these rows. Ids of tasks need no decoding. */
+export const taskOfNotice = (key: string): string => key.split("/")[2]!;
+export const PUSH_SIGNING_KEY = "a2k/";

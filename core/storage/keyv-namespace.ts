@@ -4,8 +4,7 @@
  */
 import Keyv, { type KeyvStoreAdapter } from "keyv";
 import { systemTime } from "../lib/clock.ts";
-import { NUMBER_LIMIT } from "./encoding.ts";
-import { KEYV_ENDS, keyvEnd, keyvEndsBefore, keyvKey, keyvRows } from "./keys.ts";
+import { KEYV_ENDS, keyvEnd, keyvEndsBefore, keyvKey, keyvRows, NUMBER_LIMIT } from "./keys.ts";
 import { allRows } from "./ranges.ts";
 import type { Commit, Row, Store } from "./store.ts";
 

@@ -3,8 +3,7 @@
  * it that much, and keeps its share whatever they do. The shares add up to the room: when no kind is over its limit, all of them together
  * fit into it.
  */
-import { CONVERSATION_SPACES, EXECUTIONS, SEGMENTS, TASKS } from "./keys.ts";
-import { TASK_PUSHES } from "./push-keys.ts";
+import { CONVERSATION_SPACES, EXECUTIONS, SEGMENTS, TASK_PUSHES, TASKS } from "./keys.ts";
 import type { Store } from "./store.ts";
 
 const MIB = 1024 * 1024;

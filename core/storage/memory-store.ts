@@ -1,8 +1,7 @@
 /** The store of `memory:`, which ends with the process. Commits are applied synchronously, so that they are atomic. */
 import { CommitConflict } from "../lib/errors.ts";
-import { addToCounter, checkCommit, checkRange, checkTail } from "./check.ts";
-import { checkKey, keyBounds, prefixEnd } from "./encoding.ts";
-import { excerpt, joinRows } from "./packed.ts";
+import { excerpt, joinRows } from "./bounded-reader.ts";
+import { addToCounter, checkCommit, checkKey, checkRange, checkTail, keyBounds, prefixEnd } from "./keys.ts";
 import type { Commit, Range, Row, Store } from "./store.ts";
 
 /** The slot of a key. A write replaces the row in it, so that rows that were returned before do not change. */

@@ -5,10 +5,10 @@ import type { Host } from "../plugin/plugin.ts";
 import { createInstance } from "../registry/create.ts";
 import { guarded } from "../registry/guarded.ts";
 import type { Registry } from "../registry/registry.ts";
-import { requireNoImport } from "./import-rows.ts";
+import { joinRows } from "./bounded-reader.ts";
 import { createMemoryStore } from "./memory-store.ts";
-import { joinRows } from "./packed.ts";
 import { isPostgresUrl } from "./postgres-settings.ts";
+import { requireNoImport } from "./row-lines.ts";
 import type { Joined, PluginStore, Store, Tail } from "./store.ts";
 
 interface OpenOptions {

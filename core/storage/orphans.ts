@@ -1,8 +1,7 @@
 /** What processes that are gone have left: rows that name their process, and are there while it is at work. */
 import type { Membership } from "./membership.ts";
 import { allRows } from "./ranges.ts";
-import { isShared } from "./sharing.ts";
-import type { Row, Store } from "./store.ts";
+import { isShared, type Row, type Store } from "./store.ts";
 
 const ROWS_PER_READ = 1_000;
 

@@ -1,19 +1,24 @@
 /** The store of `postgres://`: one table, one transaction for all commits of a tick. */
-
 import { createHash } from "node:crypto";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
-import { createBoundedReader, fairShare, type RowQueries, type WantedRows } from "./bounded-reader.ts";
-import { checkCommit, checkRange, checkTail } from "./check.ts";
-import { checkKey, keyBounds } from "./encoding.ts";
-import { POSTGRES, packRowSql, textLimit, unpack } from "./packed.ts";
+import {
+  createBoundedReader,
+  fairShare,
+  POSTGRES,
+  packRowSql,
+  type RowQueries,
+  textLimit,
+  unpack,
+  type WantedRows,
+} from "./bounded-reader.ts";
+import { checkCommit, checkKey, checkRange, checkTail, keyBounds } from "./keys.ts";
 import type { Session } from "./postgres-connections.ts";
-import { PostgresDatabase } from "./postgres-database.ts";
+import { PostgresDatabase, preparePostgresSchema } from "./postgres-database.ts";
 import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
 import { PostgresNotices } from "./postgres-notices.ts";
-import { preparePostgresSchema } from "./postgres-schema.ts";
 import { createPostgresVectors } from "./postgres-vectors.ts";
 import { createGroupWriter } from "./postgres-write.ts";
 import type { Presence } from "./presence.ts";
@@ -129,7 +134,7 @@ type Direction = "ASC" | "DESC";
 
 const directionOf = ({ reverse }: Range): Direction => (reverse ? "DESC" : "ASC");
 
-/** Grouped reads of PostgreSQL. Rows come packed into one text (packed.ts), which is cheapest for the driver. */
+/** Grouped reads of PostgreSQL. Rows come packed into one text (bounded-reader.ts), which is cheapest for the driver. */
 function createPostgresReader(database: PostgresDatabase): PostgresReader {
   const TABLE = database.names.table;
 

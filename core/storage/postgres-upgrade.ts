@@ -2,9 +2,14 @@
 import type { QueryConfig } from "pg";
 import type { Logger } from "pino";
 import type { Session } from "./postgres-connections.ts";
-import { PostgresDatabase } from "./postgres-database.ts";
+import {
+  POSTGRES_LAYOUT,
+  PostgresDatabase,
+  type PostgresLayout,
+  pendingPostgresSteps,
+  postgresVersion,
+} from "./postgres-database.ts";
 import { tableOf } from "./postgres-names.ts";
-import { POSTGRES_LAYOUT, type PostgresLayout, pendingPostgresSteps, postgresVersion } from "./postgres-schema.ts";
 
 /** A statement may go through the whole table. As many milliseconds as a timer takes. */
 const QUERY_TIMEOUT_MS = 2 ** 31 - 1;

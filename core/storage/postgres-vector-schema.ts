@@ -1,8 +1,7 @@
 /** Finds out whether a database can compare vectors, and makes what is needed for it. */
 import { messageOf } from "../lib/errors.ts";
-import type { PostgresDatabase } from "./postgres-database.ts";
+import { createTogether, type PostgresDatabase } from "./postgres-database.ts";
 import { explainPostgres, isRefusal } from "./postgres-errors.ts";
-import { createTogether } from "./postgres-schema.ts";
 import { type VectorNames, WALKED } from "./postgres-vector-names.ts";
 import { createNotes } from "./postgres-vector-sql.ts";
 

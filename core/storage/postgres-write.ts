@@ -1,8 +1,8 @@
 /** Writes a group of commits to PostgreSQL: in one round trip when everything is as they expect. postgres-commit-sql.ts says why that is safe. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { QueryResult } from "pg";
-import { prefixEnd } from "./encoding.ts";
 import { type Changes, mergeCommits } from "./group.ts";
+import { prefixEnd } from "./keys.ts";
 import { LAYOUT_VERSION } from "./layout.ts";
 import {
   type CommitArguments,

@@ -3,7 +3,7 @@
  * the last blocks: then two processes may be given one number, and what is created must expect that its row is absent.
  */
 import { CommitConflict, unavailable } from "../lib/errors.ts";
-import { decodeNumber } from "./encoding.ts";
+import { decodeNumber } from "./keys.ts";
 import type { Store } from "./store.ts";
 
 export interface Sequence {

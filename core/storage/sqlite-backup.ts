@@ -2,9 +2,8 @@
 import { open, rename, rm, stat } from "node:fs/promises";
 import { messageOf } from "../lib/errors.ts";
 import { publish } from "./durable-file.ts";
-import { openSqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
-import { explainSqlite } from "./sqlite-failure.ts";
-import { realFile } from "./sqlite-lock.ts";
+import { explainSqlite, realFile } from "./sqlite-lock.ts";
+import { openSqliteConnection, sqliteErrorCode } from "./sqlite-schema.ts";
 import { SHRINKING } from "./sqlite-shrink.ts";
 
 /** For the moment in which the service opens the file, or ends. */

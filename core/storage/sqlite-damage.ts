@@ -1,5 +1,5 @@
 /** Damage in a SQLite file: pages that another program or the disk has overwritten. */
-import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
+import { type SqliteConnection, sqliteErrorCode } from "./sqlite-schema.ts";
 
 /** Whether a statement met a page that makes no sense. Most statements meet none, and work on. */
 export const isDamage = (error: unknown): boolean => /^SQLITE_(CORRUPT|NOTADB)/.test(sqliteErrorCode(error));

@@ -2,11 +2,9 @@
 import { open, stat } from "node:fs/promises";
 import { messageOf } from "../lib/errors.ts";
 import { type NamedFile, vacuumInto } from "./sqlite-backup.ts";
-import { sqliteErrorCode } from "./sqlite-connection.ts";
-import { explainSqlite } from "./sqlite-failure.ts";
-import { lockFile, realFile } from "./sqlite-lock.ts";
+import { explainSqlite, lockFile, realFile } from "./sqlite-lock.ts";
 import { removeSqliteFile, replaceSqliteFile, withSqliteConnection } from "./sqlite-replace.ts";
-import type { SqliteLayout } from "./sqlite-schema.ts";
+import { type SqliteLayout, sqliteErrorCode } from "./sqlite-schema.ts";
 import { upgradeSqlite } from "./sqlite-upgrade.ts";
 
 /** @throws Error with a message for the user when there is no such file, or a service uses it */

@@ -1,8 +1,8 @@
 /** Gives a SQLite file new content in one step, with nothing left of the old one's log. */
 import { chmod, chown, rename, rm, stat } from "node:fs/promises";
 import { publish } from "./durable-file.ts";
-import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { isDamage } from "./sqlite-damage.ts";
+import { openSqliteConnection, type SqliteConnection } from "./sqlite-schema.ts";
 
 const BUSY_TIMEOUT_MS = 2_000;
 

@@ -3,12 +3,10 @@ import { copyFile, mkdir, realpath, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { messageOf } from "../lib/errors.ts";
 import type { NamedFile } from "./sqlite-backup.ts";
-import { sqliteErrorCode } from "./sqlite-connection.ts";
 import { findDamage } from "./sqlite-damage.ts";
-import { explainSqlite } from "./sqlite-failure.ts";
-import { lockFile, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
+import { explainSqlite, lockFile, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
 import { removeSqliteFile, replaceSqliteFile, withSqliteConnection } from "./sqlite-replace.ts";
-import { pendingSqliteSteps } from "./sqlite-schema.ts";
+import { pendingSqliteSteps, sqliteErrorCode } from "./sqlite-schema.ts";
 
 /**
  * The backup is copied beside the file and checked there; then the copy takes the file's name.

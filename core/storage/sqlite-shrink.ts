@@ -5,8 +5,8 @@
 import { stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Interval } from "../lib/interval.ts";
-import type { SqliteConnection } from "./sqlite-connection.ts";
 import type { SqliteReserve } from "./sqlite-reserve.ts";
+import type { SqliteConnection } from "./sqlite-schema.ts";
 
 /** A pragma for a new file, or for `VACUUM`: SQLite then knows for each page who refers to it, so that pages can be moved. */
 export const SHRINKING = "auto_vacuum = INCREMENTAL";

@@ -7,31 +7,119 @@ import { dirname } from "node:path";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
-import { createBoundedReader, type RowQueries, type WantedRows } from "./bounded-reader.ts";
-import { checkCommit, checkRange, checkTail } from "./check.ts";
-import { checkKey, keyBounds } from "./encoding.ts";
+import {
+  createBoundedReader,
+  fairShare,
+  packRowSql,
+  type RowQueries,
+  textLimit,
+  unpack,
+  type WantedRows,
+} from "./bounded-reader.ts";
 import { createHealth, type Side } from "./health.ts";
-import { packRowSql, unpack } from "./packed.ts";
+import { checkCommit, checkKey, checkRange, checkTail, keyBounds } from "./keys.ts";
 import { scanInSlices } from "./ranges.ts";
-import { createSqliteCommits } from "./sqlite-commit.ts";
-import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { findDamage, isDamage } from "./sqlite-damage.ts";
-import { explainSqlite } from "./sqlite-failure.ts";
-import { lockFile, makePrivate, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
+import { explainSqlite, lockFile, makePrivate, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
 import { createSqliteReserve } from "./sqlite-reserve.ts";
-import { createRevisions, prepareSqliteSchema, SQLITE, type SqliteLayout } from "./sqlite-schema.ts";
+import {
+  createRevisions,
+  openSqliteConnection,
+  prepareSqliteSchema,
+  SQLITE,
+  type SqliteConnection,
+  type SqliteLayout,
+} from "./sqlite-schema.ts";
 import { isEmptyFile, SHRINKING, shrinkInBackground } from "./sqlite-shrink.ts";
-import { readTails } from "./sqlite-tail.ts";
 import { upgradeSqlite } from "./sqlite-upgrade.ts";
-import { createSqliteWriter } from "./sqlite-write.ts";
+import { createSqliteCommits, createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
+
+// Reads tails from SQLite: the last values of a range, joined into one text.
+
+/** From this many values on the text comes as bytes, which garbage collection does not copy. For few values a string is cheaper. */
+const MIN_VALUES_AS_BYTES = 32;
+
+interface Found {
+  n: number;
+  first: string | null;
+  value: string | number | null;
+  revision: number;
+  /** 0: a value is too long. */
+  text: string | Uint8Array | 0 | null;
+}
+
+/** The results in the order of `tails`; null for one with a value that is too long. Together they are at most 32 MiB. */
+async function readTails(connection: SqliteConnection, tails: readonly Tail[]): Promise<(Joined | null)[]> {
+  const kinds = new Map<string, number[]>();
+  tails.forEach(({ limit, most }, index) => {
+    const kind = `${limit} ${textLimit(most)}`;
+    const known = kinds.get(kind);
+    if (known === undefined) kinds.set(kind, [index]);
+    else known.push(index);
+  });
+  const rows = tails.reduce((sum, { limit }) => sum + limit, 0);
+  const results: (Joined | null)[] = [];
+  for (const indexes of kinds.values()) {
+    const group = indexes.map((index) => tails[index] as Tail);
+    const found = await readTogether(connection, group, rows);
+    for (const [at, index] of indexes.entries()) {
+      const tail = tails[index] as Tail;
+      // Alone it may have longer values.
+      const alone = found[at] === null && rows > tail.limit;
+      results[index] = (alone ? (await readTogether(connection, [tail], tail.limit))[0] : found[at]) ?? null;
+    }
+  }
+  return results;
+}
+
+/** @param rows of all tails that are read at the moment, which share what a query may give */
+async function readTogether(
+  connection: SqliteConnection,
+  tails: readonly Tail[],
+  rows: number,
+): Promise<(Joined | null)[]> {
+  const { limit, most } = tails[0] as Tail;
+  const longest = Math.min(fairShare(rows), Math.floor(textLimit(most) / limit));
+  const asked = tails.map((tail) => {
+    const { low, high } = keyBounds(tail);
+    return [low, high, tail.otherKey];
+  });
+  const results: (Joined | null)[] = [];
+  const found = await connection.query<Found>(tailSql(limit, longest), JSON.stringify(asked));
+  for (const { n, first, text, value, revision } of found) {
+    const other = value === null ? undefined : { key: tails[n]!.otherKey, value: String(value), revision };
+    results[n] = text === 0 ? null : { text: text ?? "", first, other };
+  }
+  return results;
+}
+
+/**
+ * Finds the first key of the tail, then reads upwards: going over the keys twice is cheaper than reversing the text.
+ * `MATERIALIZED` makes SQLite look for the first key only once. Large values that are too long are left out of the text, which then is not used.
+ */
+function tailSql(limit: number, longest: number): string {
+  const { size, whole } = SQLITE;
+  const joined = `group_concat(iif(size > ${longest}, NULL, ${whole}), ',')`;
+  const text = limit < MIN_VALUES_AS_BYTES ? joined : `CAST(${joined} AS BLOB)`;
+  return `WITH asked AS MATERIALIZED (
+      SELECT key AS n, value ->> 0 AS low, value ->> 1 AS high, value ->> 2 AS beside FROM json_each(?1)
+    ), begun AS MATERIALIZED (
+      SELECT n, low, high, beside,
+        (SELECT key FROM rows WHERE key >= low AND key < high ORDER BY key DESC LIMIT 1 OFFSET ${limit - 1}) AS first
+      FROM asked
+    )
+    SELECT n, first, ${whole} AS value, rows.revision,
+      (SELECT CASE WHEN max(${size}) > ${longest} THEN 0 ELSE ${text} END FROM rows WHERE key >= ifnull(first, low) AND key < high) AS text
+    FROM begun LEFT JOIN rows ON rows.key = beside`;
+}
 
 const packedSql = (longest: number): string =>
   `group_concat(${packRowSql(SQLITE, String(longest))}, char(30)) AS packed`;
 /** A join, since `IN` would first sort the keys into a temporary table. */
 const FROM_KEYS = "FROM (SELECT rows.* FROM json_each(?) AS asked CROSS JOIN rows ON rows.key = asked.value)";
 
-/** Grouped reads of SQLite. Rows come packed into one text (packed.ts), which is four times as fast as one object per row. */
+/** Grouped reads of SQLite. Rows come packed into one text (bounded-reader.ts), which is four times as fast as one object per row. */
 function createSqliteReader(connection: SqliteConnection): RowQueries {
   const packed = async (sql: string, ...parameters: unknown[]): Promise<Row[]> => {
     const [row] = await connection.query<{ packed: string | null }>(sql, ...parameters);

@@ -1,8 +1,13 @@
 /** Brings a SQLite file of an older layout to the present one, with a backup first. */
 import { stat } from "node:fs/promises";
 import { backupSqlite, type NamedFile } from "./sqlite-backup.ts";
-import type { SqliteConnection } from "./sqlite-connection.ts";
-import { pendingSqliteSteps, SQLITE_LAYOUT, sqliteVersion, upgradeSqliteSchema } from "./sqlite-schema.ts";
+import {
+  pendingSqliteSteps,
+  SQLITE_LAYOUT,
+  type SqliteConnection,
+  sqliteVersion,
+  upgradeSqliteSchema,
+} from "./sqlite-schema.ts";
 
 /** A larger file is upgraded by a command: nobody expects that a start takes minutes, and needs as much disk again. */
 const UPGRADE_AT_START_UP_TO = 256 * 1024 * 1024;

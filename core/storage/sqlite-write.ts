@@ -1,10 +1,11 @@
 /** Writes a group of commits in one transaction of SQLite. */
-import { messageOf } from "../lib/errors.ts";
-import { prefixEnd } from "./encoding.ts";
+import { messageOf, unavailable } from "../lib/errors.ts";
+import { unpack } from "./bounded-reader.ts";
 import { type Change, type Changes, expectedKeys, mergeCommits } from "./group.ts";
-import { unpack } from "./packed.ts";
-import { SQLITE_META, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
-import type { Revisions } from "./sqlite-schema.ts";
+import type { Refusal } from "./health.ts";
+import { prefixEnd } from "./keys.ts";
+import type { SqliteReserve } from "./sqlite-reserve.ts";
+import { type Revisions, SQLITE_META, type SqliteConnection, sqliteErrorCode } from "./sqlite-schema.ts";
 import type { Commit } from "./store.ts";
 
 const REVISIONS_OF_KEYS = `SELECT group_concat(key || char(31) || revision || char(31), char(30)) AS packed
@@ -30,7 +31,7 @@ const CONTENT_ERRORS: ReadonlyMap<string, string> = new Map([
  * The disk failed at the end of a transaction, so that its rows may be in the log, whole. No reader sees them, and the next transaction is
  * written over them; but when the process ends before that, they are found by the next one.
  */
-export class UnknownOutcome extends Error {
+class UnknownOutcome extends Error {
   /** The driver's name of the failure. */
   readonly code: string;
 
@@ -40,7 +41,7 @@ export class UnknownOutcome extends Error {
   }
 }
 
-export interface SqliteWriter {
+interface SqliteWriter {
   /**
    * Resolves when the transaction is on disk, with the revision or the error of each commit.
    *
@@ -187,4 +188,108 @@ function changesJson(rows: readonly Change[]): string {
     json += `${json === "" ? "{" : ","}${JSON.stringify(key)}:${shown}`;
   }
   return `${json}}`;
+}
+
+// What is done with a group of commits while the disk is full, or has failed.
+
+type Results = readonly (number | Error)[];
+
+interface Parts {
+  readonly writer: SqliteWriter;
+  readonly reserve: SqliteReserve;
+  /** Rejects when the file is not in its place. */
+  present(now?: boolean): Promise<void>;
+  /** Runs work that shows whether commits can be written. Rejects with ServiceError. */
+  tracked<T>(work: () => Promise<T>): Promise<T>;
+  /** Deletions were written with room from the reserve. */
+  pressed(): void;
+}
+
+interface SqliteCommits {
+  /** Never rejects. */
+  write(group: readonly Commit[]): Promise<Results>;
+  /** Rejects when nothing can be written now. */
+  check(): Promise<void>;
+}
+
+export function createSqliteCommits({ writer, reserve, present, tracked, pressed }: Parts): SqliteCommits {
+  /** The newest transaction may have happened. Nothing is written before it is known to have not. */
+  let isUnknown = false;
+
+  async function settle(): Promise<void> {
+    await present(true);
+    await writer.probe();
+    isUnknown = false;
+  }
+
+  async function writeAll(group: readonly Commit[]): Promise<Results> {
+    if (isUnknown) await settle();
+    await present();
+    try {
+      return await writer.write(group);
+    } catch (error) {
+      if (!(error instanceof UnknownOutcome)) throw error;
+      isUnknown = true;
+      // The connection is opened anew, and another transaction is written over the one that failed.
+      await settle().catch(() => Promise.reject(error));
+      throw error.cause;
+    }
+  }
+
+  /** On a full disk: those that make room are written with the reserve, as long as that lasts. */
+  async function writeDeletions(group: readonly Commit[], full: Error): Promise<Results> {
+    const deletions = group.filter(makesRoom);
+    if (deletions.length === 0) return group.map(() => full);
+    await reserve.spend();
+    const written = await writeAll(deletions).catch(async (error) => {
+      const refusal = commitRefusal(await refused(error), true);
+      return deletions.map(() => refusal);
+    });
+    if (reserve.isSpent()) pressed();
+    const results = written.values();
+    return group.map((commit) => (makesRoom(commit) ? (results.next().value as number | Error) : full));
+  }
+
+  const refused = (error: unknown): Promise<Refusal> =>
+    tracked(() => Promise.reject(error)).catch((refusal: Refusal) => refusal);
+
+  async function write(group: readonly Commit[]): Promise<Results> {
+    if (reserve.isSpent()) await reserve.keep();
+    if (reserve.isSpent()) return writeDeletions(group, await refused(DISK_IS_FULL));
+    try {
+      return await tracked(() => writeAll(group));
+    } catch (error) {
+      const refusal = error as Refusal;
+      if (isFull(refusal.reason)) return writeDeletions(group, refusal);
+      return group.map(() => commitRefusal(refusal, false));
+    }
+  }
+
+  return {
+    write,
+    async check() {
+      if (reserve.isSpent()) await reserve.keep();
+      if (reserve.isSpent()) throw DISK_IS_FULL;
+      await settle();
+    },
+  };
+}
+
+const DISK_IS_FULL = Object.assign(new Error("its last room is kept for deletions"), { code: "SQLITE_FULL" });
+
+const isFull = (error: unknown): boolean => sqliteErrorCode(error) === "SQLITE_FULL";
+
+const makesRoom = ({ put = [], delete: removed = [], clear = [], makesRoom }: Commit): boolean =>
+  removed.length + clear.length > 0 && (makesRoom === true || put.length === 0);
+
+function commitRefusal(refusal: Refusal, deletes: boolean): Error {
+  const { reason } = refusal;
+  const more =
+    reason instanceof UnknownOutcome
+      ? " during the commit, which may have happened"
+      : deletes && isFull(reason)
+        ? "; to delete, SQLite needs a few MiB for its log: make room for it first"
+        : "";
+  if (more === "") return refusal;
+  return Object.assign(unavailable(refusal.message + more), { reason });
 }

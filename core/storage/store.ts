@@ -3,6 +3,7 @@
  * layouts of keys are in keys.ts, and in the rooms of records that are collections.
  */
 
+import { CommitConflict, unavailable } from "../lib/errors.ts";
 import type { Presence } from "./presence.ts";
 import type { VectorRows, VectorTables } from "./vector-tables.ts";
 
@@ -138,3 +139,121 @@ export interface Store {
 
 /** A store as a plugin makes it. Without `tail` of its own it gets one that is made of `scan` and `get`. */
 export type PluginStore = Omit<Store, "tail"> & Partial<Pick<Store, "tail">>;
+
+// What to do where it does not matter which of several processes was first.
+
+/** Resolves to false when another process has changed the rows before: it has done the same, or what was to be done is out of date. */
+export const unlessConflict = async (commit: Promise<unknown>): Promise<boolean> =>
+  (await nullOnConflict(commit)) !== null;
+
+/** Resolves like the commit, or to null when another process has changed the rows before. */
+export async function nullOnConflict<T>(commit: Promise<T>): Promise<T | null> {
+  try {
+    return await commit;
+  } catch (error) {
+    if (error instanceof CommitConflict) return null;
+    throw error;
+  }
+}
+
+/** How often a change is repeated after conflicts with other processes. */
+const MAX_TRIES = 20;
+
+/**
+ * Reads and changes something until no other process changes it in between.
+ *
+ * @param what it is, for the error
+ * @param change undefined to be repeated
+ * @throws ServiceError `unavailable` when others change it all the time
+ */
+export async function changeInTurn<T>(what: string, change: () => Promise<T | undefined>): Promise<T> {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    try {
+      const changed = await change();
+      if (changed !== undefined) return changed;
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+    }
+  }
+  throw unavailable(`${what} is being changed all the time: try again`);
+}
+
+/** Removes a row, unless it has changed since it was read. */
+export const removeUnchanged = (store: Store, { key, revision }: Pick<Row, "key" | "revision">): Promise<boolean> =>
+  unlessConflict(store.commit({ delete: [key], expect: [[key, revision]] }));
+
+// Whether other processes may use a store, and whether it outlives the process.
+
+/** Stores that only one process can use. */
+const UNSHARED_KINDS = new Set(["memory", "sqlite"]);
+
+/** Whether other processes may use the store at the same time. If not, everything unfinished in it comes from a process that has ended. */
+export const isShared = ({ kind }: Pick<Store, "kind">): boolean => !UNSHARED_KINDS.has(kind);
+
+/** Whether the content of the store is lost when the process ends. */
+export const isVolatile = ({ kind }: Pick<Store, "kind">): boolean => kind === "memory";
+
+/*
+ * Spaces of ids: the ids that clients choose are unique within a space. With isolation every user has a space of its own, so that two
+ * users may have objects of the same id without noticing. Without isolation there is one shared space. A store may contain both
+ * kinds, because isolation may be switched on and off: objects of both are found.
+ */
+
+/** The rows in which one id may be found. */
+export interface IdKeys {
+  /** The key in the shared space, or in that of a user. */
+  of(owner?: string): string;
+  /** Prefix of the keys in the spaces of all users. */
+  ofUsers(): string;
+}
+
+export interface IdSpaces {
+  /** Whether new objects get ids in the space of their owner. */
+  readonly isolated: boolean;
+  /** Whether any user has a space of its own; if not, only the shared space has to be searched. */
+  readonly owned: boolean;
+}
+
+/** The object that an id leads to. */
+export interface IdPlace {
+  /** Internal number of the object. */
+  readonly number: number;
+  /** Whether the id is in the space of the object's owner, and not in the shared one. */
+  readonly ownId: boolean;
+}
+
+/** How many objects of one id are looked at; a caller that needs another one has to name its user. */
+export const MAX_ID_PLACES = 16;
+
+/** @param ofUsers prefix of all ids in spaces of users, which may be left from a time when isolation was on */
+export async function openIdSpaces(store: Store, isolated: boolean, ofUsers: string): Promise<IdSpaces> {
+  return { isolated, owned: isolated || (await store.scan({ prefix: ofUsers, limit: 1 })).length > 0 };
+}
+
+/**
+ * The object of an id for a user: in the user's space, else in the shared one, where the object may be another user's. One read.
+ *
+ * @param owner undefined: only the shared space is searched
+ */
+export async function findIdPlace(
+  store: Store,
+  spaces: IdSpaces,
+  keys: IdKeys,
+  owner: string | undefined,
+): Promise<IdPlace | undefined> {
+  if (owner === undefined || !spaces.owned) return sharedPlace(await store.get(keys.of()));
+  const [own, shared] = await store.getMany([keys.of(owner), keys.of()]);
+  return own === undefined ? sharedPlace(shared) : { number: Number(own.value), ownId: true };
+}
+
+/** The objects of an id in all spaces, at most `MAX_ID_PLACES`. */
+export async function findIdPlaces(store: Store, spaces: IdSpaces, keys: IdKeys): Promise<IdPlace[]> {
+  const range = { prefix: keys.ofUsers(), limit: MAX_ID_PLACES };
+  const [row, owned] = await Promise.all([store.get(keys.of()), spaces.owned ? store.scan(range) : []]);
+  const shared = sharedPlace(row);
+  const places = owned.map(({ value }) => ({ number: Number(value), ownId: true }));
+  return shared === undefined ? places : [shared, ...places].slice(0, MAX_ID_PLACES);
+}
+
+const sharedPlace = (row: Row | undefined): IdPlace | undefined =>
+  row === undefined ? undefined : { number: Number(row.value), ownId: false };

@@ -4,7 +4,7 @@
  * they agree whatever happens, and what is removed gives back what it has counted for. What was stored while nothing was counted gives
  * nothing back.
  */
-import { isSomebody } from "../identity/ownership.ts";
+import { isSomebody } from "../identity/principal.ts";
 import { ServiceError } from "../lib/errors.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import { formatSize } from "../lib/size.ts";

@@ -1,19 +1,15 @@
 /** Compiles `tools:` of the manifest: finds the plugin or HTTP call of each tool, and checks its schema and settings. */
-
 import { parseDuration } from "../lib/duration.ts";
-import { messageOf } from "../lib/errors.ts";
-import type { JsonSchema } from "../lib/json-schema.ts";
-import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
-import type { Path, Problem } from "../lib/problem.ts";
+import { messageOf, type Path, type Problem } from "../lib/errors.ts";
+import { createSchemaCompiler, describeProblems, type JsonSchema, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
 import { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Host, ToolPlugin } from "../plugin/plugin.ts";
 import { configure } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
-import { compileApproval } from "./approval.ts";
 import { createHttpClient, type HttpClient } from "./http-client.ts";
-import { compileHttpTool } from "./http-tool.ts";
-import type { ApprovalInbox, ApprovalRule, Tool } from "./tool.ts";
+import { compileHttpTool } from "./http-request.ts";
+import { type ApprovalInbox, type ApprovalRule, compileApproval, type Tool } from "./tool.ts";
 
 interface CompiledTools {
   /** Tools by name, in the order of the manifest. */

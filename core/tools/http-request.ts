@@ -1,12 +1,13 @@
 /** Compiles `http:` of a tool into a function from `input`, `context` and `user` to a request. */
-import type { Path, Problem } from "../lib/problem.ts";
+import type { Path, Problem } from "../lib/errors.ts";
 import { compileExpression, compileTemplate, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
 import type { HttpToolManifest } from "../manifest/manifest.ts";
 import { splitTemplate } from "../manifest/template-text.ts";
 import type { Span } from "../observability/span.ts";
 import { traceHeaders } from "../observability/traceparent.ts";
-import type { HttpRequest } from "./http-client.ts";
+import type { HttpClient, HttpRequest } from "./http-client.ts";
 import { encode, headerText, queryText, scalarText } from "./http-values.ts";
+import type { Tool } from "./tool.ts";
 
 // The URL of an HTTP tool: text with expressions, each value encoded for its place, none in the host.
 
@@ -106,7 +107,7 @@ const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json\s*(?:;|$)/i;
 
 const DEFAULT_HEADERS = { accept: "application/json, text/*;q=0.8, */*;q=0.5", "user-agent": "penstock" };
 
-export function compileRequest(http: HttpToolManifest): CompiledRequest {
+function compileRequest(http: HttpToolManifest): CompiledRequest {
   const problems: Problem[] = [];
   const report = (path: Path, message: string) => void problems.push({ path, message });
   const compile = (value: unknown, ...at: Path): Evaluate => {
@@ -159,4 +160,38 @@ function headerProblem(name: string, value: unknown): string | null {
   if (FRAMING_HEADERS.includes(lower)) return "is set by the client itself";
   if (lower === "content-type" && !JSON_TYPE.test(String(value))) return "must be a JSON type: bodies are sent as JSON";
   return null;
+}
+
+// A tool without code: one HTTP request that the manifest describes.
+
+interface HttpToolOptions {
+  /** The tool's key in the manifest. */
+  name: string;
+  http: HttpToolManifest;
+  /** A template over the response; undefined when the result is the body. */
+  output: unknown;
+  client: HttpClient;
+}
+
+type CompiledHttpTool = { run: Tool["run"] } | { problems: Problem[] };
+
+/** Paths of problems are relative to the tool: `["http", "url"]`. */
+export function compileHttpTool({ name, http, output, client }: HttpToolOptions): CompiledHttpTool {
+  const request = compileRequest(http);
+  const problems: Problem[] =
+    "problems" in request ? request.problems.map(({ path, message }) => ({ path: ["http", ...path], message })) : [];
+  const result = output === undefined ? null : compileTemplate(output, SCOPES.httpToolOutput);
+  if (result !== null && "problem" in result)
+    problems.push({ path: ["output", ...result.path], message: result.problem });
+  if ("problems" in request || (result !== null && "problem" in result)) return { problems };
+
+  const { timeout, retries } = http;
+  return {
+    async run(input, call) {
+      const { context, user, signal, span } = call;
+      const built = request.build({ input, context, user }, span);
+      const answer = await client.send(built, { name, timeout, retries, signal });
+      return result === null ? answer.body : result.evaluate({ input, context, user, ...answer });
+    },
+  };
 }

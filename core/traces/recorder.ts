@@ -4,11 +4,9 @@
  */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
-import type { SpanData, TraceData } from "../observability/sink.ts";
-import type { Entity } from "../observability/span.ts";
+import type { Entity, SpanData, TraceData } from "../observability/span.ts";
 import type { Store } from "../storage/store.ts";
-import { createSegmentBuilder, type Origin, type Segment } from "./segment.ts";
-import { commitOfWrites } from "./segment-rows.ts";
+import { commitOfWrites, createSegmentBuilder, type Origin, type Segment } from "./segment.ts";
 
 /** The traces that have not ended yet: a linked list, so that adding and removing one needs no lookup and no allocation. */
 class OpenTraces {

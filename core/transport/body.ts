@@ -1,6 +1,5 @@
 /** Collects the chunks of a request body in one buffer that never grows past its limit. */
-import type { BodyProblem } from "../http/exchange.ts";
-import type { Uploads } from "../http/uploads.ts";
+import type { BodyProblem, Uploads } from "../http/exchange.ts";
 
 const FIRST_CAPACITY_BYTES = 4 * 1024;
 /** An unread body of up to this length is received and discarded, to keep the connection; a longer one closes it. */

@@ -1,8 +1,7 @@
 /** One request and its reply over node:http. */
 import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
-import type { Uploads } from "../http/uploads.ts";
+import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed, Uploads } from "../http/exchange.ts";
 import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { WebSocket, WebSocketServer } from "ws";
 import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
-import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
+import type { CountRefusal } from "../observability/metrics/meters.ts";
 
 /** A code of errors of `ws`. */
 const MESSAGE_TOO_LARGE = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";

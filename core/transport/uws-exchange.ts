@@ -1,14 +1,12 @@
 /** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
-import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
-import type { Uploads } from "../http/uploads.ts";
+import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed, Uploads } from "../http/exchange.ts";
 import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import type { Heads } from "./heads.ts";
 import { normalizeAddress } from "./target.ts";
 import { UwsFlow, type UwsFlows } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
-import type { NativeResponse } from "./uws-native.ts";
+import type { NativeResponse, Unanswered } from "./uws-native.ts";
 import { UwsStream } from "./uws-stream.ts";
-import type { Unanswered } from "./uws-unanswered.ts";
 
 export interface UwsListener {
   /** The head of the request being dispatched. */

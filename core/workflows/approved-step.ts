@@ -1,13 +1,12 @@
 /** Tells a step that waits for a person's approval of the answer: it is resumed, and looks the answer up itself. */
-import type { Delivery } from "../approvals/upkeep.ts";
+import type { Delivery } from "../approvals/approvals.ts";
 import { EVERYTHING } from "../identity/principal.ts";
 import { ServiceError, unlessNotFound } from "../lib/errors.ts";
 import { cancelResting } from "./cancel-resting.ts";
 import type { Engine } from "./engine.ts";
-import { liveKey } from "./journal/ids.ts";
-import { isRun } from "./journal/run-record.ts";
-import { timeAfter } from "./journal/state.ts";
-import { isSuperseded } from "./journal/superseded.ts";
+import { liveKey } from "./journal/entries.ts";
+import { isRun } from "./journal/record.ts";
+import { isSuperseded, timeAfter } from "./journal/state.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
 
 /** Identifies the step that waits, and its execution. */

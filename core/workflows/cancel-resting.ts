@@ -1,8 +1,8 @@
 /** Cancels a suspended execution: nothing of it runs, so only its record changes. */
-import { unlessConflict } from "../storage/conflict.ts";
+import { unlessConflict } from "../storage/store.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
-import { isTask, runIdOf } from "./journal/run-record.ts";
+import { isTask, runIdOf } from "./journal/record.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import type { StoredExecution } from "./list/lookup.ts";
 

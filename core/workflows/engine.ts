@@ -1,5 +1,4 @@
 /** The workflow engine of a process: the executions that run here, the definitions, and the store. */
-
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
 import { within } from "../lib/abortable.ts";
@@ -7,29 +6,25 @@ import { Copies } from "../lib/copies.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import { Serialized } from "../lib/serialized.ts";
-import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
+import type { CountRefusal } from "../observability/metrics/meters.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import { isStoreUnavailable } from "../storage/away.ts";
-import type { IdSpaces } from "../storage/id-spaces.ts";
-import type { Membership } from "../storage/membership.ts";
-import { nameProcess } from "../storage/process-name.ts";
+import { type Membership, nameProcess } from "../storage/membership.ts";
 import type { Sequence } from "../storage/sequence.ts";
-import { isVolatile } from "../storage/sharing.ts";
-import type { Store } from "../storage/store.ts";
+import { type IdSpaces, isVolatile, type Store } from "../storage/store.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
-import type { ExecutionStart } from "./journal/entries.ts";
-import { noWorkflow } from "./journal/errors.ts";
-import { createExecutionIds, liveKey, liveKeyFor, parseOwnId } from "./journal/ids.ts";
-import { isRun, isTask, runIdOf } from "./journal/run-record.ts";
+import { createExecutionIds, type ExecutionStart, liveKey, liveKeyFor, parseOwnId } from "./journal/entries.ts";
+import { noWorkflow } from "./journal/load.ts";
+import { isRun, isTask, runIdOf } from "./journal/record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
 import { RemoteExecutions } from "./list/running.ts";
 import { type CapacityLimits, ExecutionCapacity } from "./run/capacity.ts";
 import { drive } from "./run/drive.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
 import { Execution, type ReplaySource } from "./run/execution.ts";
-import { logFailure } from "./run/logger.ts";
+import { logFailure } from "./run/lifetime.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./run/spans.ts";
 
 interface EngineParts extends EngineSettings {

@@ -1,7 +1,6 @@
 /** Operations on executions without an engine, while no process runs them. */
 import { pino } from "pino";
 import { CommitConflict } from "../lib/errors.ts";
-import { openIdSpaces } from "../storage/id-spaces.ts";
 import { requireIdle } from "../storage/idle.ts";
 import {
   executionEntry,
@@ -15,25 +14,23 @@ import {
   openExecutionKey,
   processKey,
 } from "../storage/keys.ts";
-import { rowsOf, sizeOf } from "../storage/large-rows.ts";
-import { hasEnded, nameProcess } from "../storage/process-name.ts";
-import { allRows } from "../storage/ranges.ts";
-import { isShared } from "../storage/sharing.ts";
-import type { Row, Store } from "../storage/store.ts";
+import { hasEnded, nameProcess } from "../storage/membership.ts";
+import { allRows, rowsOf, sizeOf } from "../storage/ranges.ts";
+import { isShared, openIdSpaces, type Row, type Store } from "../storage/store.ts";
 import { endInterrupted } from "./cluster/recovery.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import { Definitions } from "./definition/definitions.ts";
-import type { ExecutionStart } from "./journal/entries.ts";
-import { executionOwner } from "./journal/ids.ts";
-import { type FoundExecution, loadExecution, readExecution, startsWithId } from "./journal/load.ts";
 import {
+  type ExecutionStart,
   entriesText,
+  executionOwner,
   type OpenRow,
   parseOpenRow,
   type RecordHead,
   recordHead,
   takenOverRowText,
-} from "./journal/rows.ts";
+} from "./journal/entries.ts";
+import { type FoundExecution, loadExecution, readExecution, startsWithId } from "./journal/load.ts";
 import { timeAfter } from "./journal/state.ts";
 import { Execution } from "./run/execution.ts";
 

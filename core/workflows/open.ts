@@ -1,31 +1,119 @@
 /** Builds the workflow engine from the manifest: compiles the workflows, recovers executions at boot, and shuts down. */
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
-import { messageOf } from "../lib/errors.ts";
-import type { Problem } from "../lib/problem.ts";
-import { formatPath } from "../manifest/issues.ts";
+import { messageOf, type Problem } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
-import type { Manifest } from "../manifest/manifest.ts";
-import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
+import { formatPath, type Manifest } from "../manifest/manifest.ts";
+import type { CountRefusal } from "../observability/metrics/meters.ts";
 import type { SpanOrigin } from "../observability/span.ts";
-import { openIdSpaces } from "../storage/id-spaces.ts";
 import { EXECUTION_SEQUENCE, EXECUTIONS, OPEN_EXECUTIONS, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
-import { Membership } from "../storage/membership.ts";
+import { Membership, type MembershipTimes } from "../storage/membership.ts";
 import { createSequence } from "../storage/sequence.ts";
-import { isShared, isVolatile } from "../storage/sharing.ts";
-import type { Store } from "../storage/store.ts";
-import { Processes, type ProcessTimes } from "./cluster/processes.ts";
+import { isShared, isVolatile, openIdSpaces, type Store } from "../storage/store.ts";
 import { recoverExecutions } from "./cluster/recovery.ts";
+import { StopRequests, stopsAsked } from "./cluster/requests.ts";
 import { compileDefinition } from "./compile/definition.ts";
-import { compileWorkflows } from "./compile/workflows.ts";
+import type { LinkedParts, WorkflowDefinition } from "./definition/definition.ts";
 import { Definitions } from "./definition/definitions.ts";
 import { describeWorkflow } from "./definition/describe.ts";
-import type { LinkedParts } from "./definition/linking.ts";
+import { type Pinned, pin } from "./definition/pinned.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
 import { ExecutionRetention } from "./retention.ts";
 import { ScopedWorkflows } from "./scoped.ts";
 import type { Workflows } from "./workflows.ts";
+
+/*
+ * What a process of a shared store does about executions of the other processes: it recovers those of dead processes, and carries out
+ * the stop requests for its own. A single execution needs no lease of its own: its open row names its process, and every commit to its
+ * journal expects that row to be unchanged.
+ */
+
+/** All in milliseconds. */
+export interface ProcessTimes extends MembershipTimes {
+  /** Pause between two reads of the stop requests that other processes have written. */
+  readonly stopRequestInterval: number;
+}
+
+const STOP_REQUEST_INTERVAL_MS = 250;
+/** Pause between two checks whether there is anything to recover; the check is cheap. */
+const CHECK_INTERVAL_MS = 250;
+/** After this many heartbeats all open executions are read, even if every process lives: usually there is nothing to recover. */
+const HEARTBEATS_PER_FULL_SCAN = 60;
+
+class Processes {
+  readonly #engine: Engine;
+  readonly #membership: Membership;
+  readonly #stopRequests: StopRequests;
+  readonly #recovery: Interval;
+  readonly #fullScanInterval: number;
+  /** Whether there may be executions to recover that no scan has looked for yet. */
+  #recoveryDue = true;
+  #lastScan = Number.NEGATIVE_INFINITY;
+  #stopped = false;
+
+  constructor(engine: Engine, membership: Membership, stopRequestInterval = STOP_REQUEST_INTERVAL_MS) {
+    const { heartbeatInterval } = membership.times;
+    this.#engine = engine;
+    this.#membership = membership;
+    this.#fullScanInterval = HEARTBEATS_PER_FULL_SCAN * heartbeatInterval;
+    this.#stopRequests = new StopRequests(engine, stopRequestInterval);
+    this.#recovery = new Interval(
+      Math.min(CHECK_INTERVAL_MS, heartbeatInterval),
+      () => this.#recover(),
+      (error) =>
+        engine.logger.warn({ err: error }, `what other processes left could not be taken over: ${messageOf(error)}`),
+    );
+    membership.onGone(() => {
+      this.#recoveryDue = true;
+    });
+  }
+
+  async start(): Promise<void> {
+    await this.#membership.start();
+    // The boot does not wait for executions that have to wait for a free slot.
+    await Promise.race([this.#recovery.begin(), this.#engine.capacity.full]);
+    await this.#stopRequests.start();
+  }
+
+  /** Stops recovering executions, but keeps the lease. */
+  stopRecovering(): void {
+    this.#stopped = true;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    await Promise.all([this.#recovery.stop(), this.#stopRequests.close()]);
+  }
+
+  /** Recovers the executions of dead processes. */
+  async #recover(): Promise<void> {
+    if (!(await this.#isDue()) || this.#stopped) return;
+    this.#recoveryDue = false;
+    this.#engine.mayHaveUnowned = false;
+    this.#lastScan = performance.now();
+    try {
+      await this.#recoverAll();
+    } catch (error) {
+      this.#recoveryDue = true;
+      throw error;
+    }
+  }
+
+  async #isDue(): Promise<boolean> {
+    const { mayHaveUnowned, leftAlone, store } = this.#engine;
+    if (this.#recoveryDue || mayHaveUnowned) return true;
+    if (performance.now() - this.#lastScan >= this.#fullScanInterval) return true;
+    // No process runs the executions that were left alone, but they can be stopped.
+    return leftAlone.size > 0 && (await stopsAsked(store, leftAlone)).length > 0;
+  }
+
+  async #recoverAll(): Promise<void> {
+    const count = await recoverExecutions(this.#engine, this.#membership.goneCheck(), () => this.#stopped);
+    if (count > 0) this.#engine.logger.info({ executions: count }, "recovered executions of a process that is gone");
+  }
+}
 
 /** How many ended executions `memory:` keeps, because they are in the heap. */
 const IN_MEMORY = { maxEnded: 20_000 };
@@ -184,4 +272,42 @@ function retentionPeriods({ workflows, history }: Manifest) {
   const retention = (own: unknown) => (own ?? history.retention) as number;
   const periods = Object.entries(workflows).map(([id, workflow]) => [id, retention(workflow.retention)] as const);
   return { workflows: new Map(periods), otherWorkflows: history.retention };
+}
+
+// Pins and compiles the workflows of the manifest.
+
+export interface CompiledWorkflow extends Pinned {
+  readonly definition: WorkflowDefinition;
+}
+
+interface CompiledWorkflows {
+  /** Workflows by id, in the order of the manifest. */
+  workflows: Map<string, CompiledWorkflow>;
+  problems: Problem[];
+}
+
+/**
+ * Leaves out, without a problem, workflows that name something which does not exist: `checkReferences` reports it.
+ *
+ * @param manifest the whole manifest, or the valid part of it
+ */
+export function compileWorkflows(
+  manifest: Pick<Manifest, "workflows">,
+  loaded: Pick<LoadedManifest, "referenceAt">,
+  parts: LinkedParts,
+): CompiledWorkflows {
+  const workflows = new Map<string, CompiledWorkflow>();
+  const problems = new Map<string, Problem>();
+  for (const id of Object.keys(manifest.workflows)) {
+    const pinned = pin(id, manifest, loaded);
+    const compiled = compileDefinition(pinned.pinned, parts);
+    if ("definition" in compiled) {
+      const { definition } = compiled;
+      workflows.set(id, { ...pinned, definition });
+      definition.meter?.steps.declare(definition.outline.keys());
+    }
+    // A workflow that others call is compiled once with each of them, so problems are deduplicated.
+    else for (const problem of compiled.problems) problems.set(JSON.stringify(problem), problem);
+  }
+  return { workflows, problems: [...problems.values()] };
 }

@@ -5,11 +5,10 @@
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { unlessConflict } from "../storage/conflict.ts";
-import { encodeNumber } from "../storage/encoding.ts";
 import {
   EXECUTION_SEQUENCE,
   EXECUTIONS,
+  encodeNumber,
   executionKey,
   executionRows,
   indexedEntry,
@@ -17,14 +16,11 @@ import {
   WORKFLOW_INDEXES,
   workflowIndex,
 } from "../storage/keys.ts";
-import { rowsOf } from "../storage/large-rows.ts";
 import { excessBytes } from "../storage/memory-shares.ts";
-import { groupsBelow, pagesInBackground } from "../storage/ranges.ts";
-import type { Commit, Range, Row, Store } from "../storage/store.ts";
-import type { ExecutionStatus } from "./journal/entries.ts";
-import { chosenIdKey, parseOwnId } from "./journal/ids.ts";
+import { groupsBelow, pagesInBackground, rowsOf } from "../storage/ranges.ts";
+import { type Commit, type Range, type Row, type Store, unlessConflict } from "../storage/store.ts";
+import { chosenIdKey, type ExecutionStatus, parseOwnId, type RecordHead, recordHead } from "./journal/entries.ts";
 import { ENDED, indexKeys } from "./journal/index-rows.ts";
-import { type RecordHead, recordHead } from "./journal/rows.ts";
 import { IndexWalk } from "./list/walk.ts";
 
 const ROWS_PER_COMMIT = 50;

@@ -10,36 +10,109 @@ import type {
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
-import { permittedUser } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
-import { lendToken } from "../identity/user-token.ts";
+import { lendToken, type Principal, permittedUser } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { invalid, ServiceError, unlessNotFound } from "../lib/errors.ts";
+import { CommitConflict, invalid, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import { nextTurn } from "../lib/event-loop-turns.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
-import type { Serialized } from "../lib/serialized.ts";
+import { Serialized } from "../lib/serialized.ts";
+import { openExecutionKey } from "../storage/keys.ts";
+import { Watch } from "../storage/ranges.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
-import { acknowledge, beginExecution, type Lost, lostBegin, unlessLost, untilRecorded } from "./begin.ts";
+import {
+  acknowledge,
+  beginExecution,
+  type Lost,
+  lostBegin,
+  resumeExecution,
+  unlessLost,
+  untilRecorded,
+} from "./begin.ts";
 import { cancelResting } from "./cancel-resting.ts";
-import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
+import { followRemoteExecution, type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/requests.ts";
+import type { Outline } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
-import type { ExecutionStart } from "./journal/entries.ts";
-import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { type FoundExecution, loadExecution, readExecution } from "./journal/load.ts";
-import { executionRecord, executionStateView } from "./journal/record.ts";
-import { inputOfRow } from "./journal/rows.ts";
+import { type ExecutionStart, inputOfRow } from "./journal/entries.ts";
+import {
+  alreadyEnded,
+  type FoundExecution,
+  loadExecution,
+  notSuspended,
+  readExecution,
+  resumedMeanwhile,
+  stillRunning,
+} from "./journal/load.ts";
+import { executionRecord, executionResultText, executionStateView } from "./journal/record.ts";
 import { valuesInSlices } from "./journal/slice.ts";
 import type { JournalState } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { bytesOf, type ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
-import { earlierOutcome, outcomeOf } from "./outcome.ts";
-import { executionEvents, liveEvents } from "./read-events.ts";
-import { resumeExecution } from "./resume.ts";
 import type { Execution } from "./run/execution.ts";
-import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
-import { planReplay } from "./run/replay.ts";
-import { checkReplay } from "./run/resume.ts";
+import { executionNumberRows, unlessNumberTaken } from "./run/execution-rows.ts";
+import { followLive, followLoaded } from "./run/follow.ts";
+import { checkReplay, planReplay } from "./run/replay.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
+
+// The outcome of an execution, as the reply to the request that started it.
+
+/** Pause between two reads of an execution in another process when the store does not notify of its end. */
+const POLL_INTERVAL_MS = 500;
+
+/** `data` of the reply. @throws ServiceError `step_failed` when a step failed, `unavailable` when the execution has not settled */
+function outcomeOf(state: JournalState, outline: Outline): Serialized {
+  const { error, start, status } = state;
+  if (error !== null) {
+    const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
+    throw new ServiceError("step_failed", message, { facts: { executionId: start.id } });
+  }
+  if (status === "running") throw stillRunning(start.id);
+  return new Serialized(executionResultText(state, outline));
+}
+
+/**
+ * The outcome of an execution that an earlier try of the same request may have started, once it has settled. Null when there is no
+ * such execution.
+ */
+async function earlierOutcome(
+  engine: Engine,
+  lookup: ExecutionLookup,
+  { workflowId, id, userId }: { workflowId: string; id: string; userId: string | undefined },
+  call: WorkflowCall,
+): Promise<Serialized | null> {
+  if (call.keyed?.isRepeated !== true) return null;
+  call.cutShort = { executionId: id };
+  for (;;) {
+    const known = await unlessNotFound(lookup.find(workflowId, id, userId));
+    if (known === undefined) return null;
+    if (!("loaded" in known)) {
+      await Promise.race([known.settled, known.commitFailure()]).catch((error: unknown) => {
+        throw error instanceof CommitConflict ? stillRunning(id) : error;
+      });
+      return outcomeOf(known.state, known.definition.outline);
+    }
+    const { found, loaded } = known;
+    if (found.openRow === null)
+      return outcomeOf(loaded.state, await engine.definitions.outline(found.start.definition));
+    if (!engine.environment.shared) throw stillRunning(id);
+    await restsElsewhere(engine, found, call.signal);
+  }
+}
+
+async function restsElsewhere(
+  { store }: Engine,
+  { start: { number, id } }: FoundExecution,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const watch = new Watch(store, openExecutionKey(number));
+  try {
+    while ((await readExecution(store, number, id))?.openRow != null) {
+      await watch.wait(POLL_INTERVAL_MS, signal);
+      signal?.throwIfAborted();
+    }
+  } finally {
+    watch.end();
+  }
+}
 
 export class ScopedWorkflows implements WorkflowAccess {
   readonly #engine: Engine;
@@ -323,4 +396,33 @@ async function wasResumed({ store }: Engine, execution: Execution | StoredExecut
   const found = await readExecution(store, start.number, start.id);
   const loaded = found === null ? null : await loadExecution(store, found);
   return loaded?.entries.some(([kind, , , given]) => kind === "answer" && given === token) === true;
+}
+
+// The events of an execution for a reader, wherever the execution runs.
+
+/** The events after the one numbered `after`, then new ones until the execution settles. */
+async function executionEvents(
+  engine: Engine,
+  execution: Execution | StoredExecution,
+  after: number,
+): Promise<EventProducer> {
+  if (!("loaded" in execution)) return liveEvents(engine, execution, after);
+  const { store, environment, definitions } = engine;
+  const { loaded, found } = execution;
+  const outline = await definitions.outline(found.start.definition);
+  const follows = found.openRow !== null && environment.shared;
+  return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
+}
+
+/** The events of an execution that runs here. When another process recovers it, they continue from its journal. */
+function liveEvents(engine: Engine, execution: Execution, after: number): EventProducer {
+  const { store, environment, definitions, abandoned } = engine;
+  const { start } = execution.state;
+  return followLive(execution, after, store, async (last) => {
+    const isInterrupted = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
+    const found = environment.shared && !isInterrupted ? await readExecution(store, start.number, start.id) : null;
+    const ours = found?.open != null && found.open.process === environment.process;
+    if (found === null || ours) throw stillRunning(start.id);
+    return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
+  });
 }

@@ -9,8 +9,8 @@ import type {
   ResumeExecutionRequest,
   WorkflowDetail,
 } from "../../generated/types.ts";
+import type { Charge } from "../http/exchange.ts";
 import type { Context } from "../http/route.ts";
-import type { Charge } from "../http/uploads.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";

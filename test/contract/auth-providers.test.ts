@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BootError } from "../../core/app/start.ts";
-import { formatIssue } from "../../core/manifest/issues.ts";
+import { formatIssue } from "../../core/manifest/manifest.ts";
 import { inject } from "../support/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import type { Loose } from "../support/served-upstream.ts";

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { BootError } from "../../core/app/start.ts";
-import { createHashEmbedding } from "../../core/memory/embedding/hash.ts";
+import { createHashEmbedding } from "../../core/memory/embedding/open.ts";
 import { PENSTOCK, penstock, type Served, serve } from "../support/command-line.ts";
 import { assertShape, callsOf, type MemoryService, said, serveMemory, temporaryFolder } from "../support/memory.ts";
 import type { Loose } from "../support/served-upstream.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { executionKey, OPEN_EXECUTIONS, stopRequestKey } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
-import { StopRequests, stopRemoteExecution } from "../../core/workflows/cluster/stop-requests.ts";
+import { StopRequests, stopRemoteExecution } from "../../core/workflows/cluster/requests.ts";
 import { readExecution } from "../../core/workflows/journal/load.ts";
 import { until } from "../support/probe.ts";
 import { soon } from "../support/providers.ts";

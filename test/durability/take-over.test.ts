@@ -7,7 +7,7 @@ import { Membership } from "../../core/storage/membership.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { recoverExecutions } from "../../core/workflows/cluster/recovery.ts";
-import { parseRecordRow } from "../../core/workflows/journal/rows.ts";
+import { parseRecordRow } from "../../core/workflows/journal/entries.ts";
 import { silent } from "../support/agents.ts";
 import { collectEvents } from "../support/event-sink.ts";
 import { until } from "../support/probe.ts";

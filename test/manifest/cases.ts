@@ -2,8 +2,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { KnownPlugins } from "../../core/manifest/check.ts";
-import { formatIssue, type Issue, sortIssues } from "../../core/manifest/issues.ts";
 import { type LoadedManifest, parseManifest } from "../../core/manifest/load.ts";
+import { formatIssue, type Issue, sortIssues } from "../../core/manifest/manifest.ts";
 import { checkReferences } from "../../core/manifest/references.ts";
 
 /** The plugins that every case may name. */

@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { boot } from "../../core/app/boot.ts";
-import { formatIssue } from "../../core/manifest/issues.ts";
+import { formatIssue } from "../../core/manifest/manifest.ts";
 import { createLogger } from "../../core/observability/logger.ts";
 import { EXAMPLES } from "../support/plugin-folder.ts";
 import { readCases } from "./cases.ts";

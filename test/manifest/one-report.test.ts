@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { boot } from "../../core/app/boot.ts";
-import { formatIssue } from "../../core/manifest/issues.ts";
+import { formatIssue } from "../../core/manifest/manifest.ts";
 import { createLogger } from "../../core/observability/logger.ts";
 import { EXAMPLES } from "../support/plugin-folder.ts";
 

@@ -5,7 +5,7 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { decodeBody } from "../../core/models/fetch/decode-body.ts";
+import { decodeBody } from "../../core/models/fetch/fetch.ts";
 import { ToolCalls } from "../../core/models/openai-compatible/tool-calls.ts";
 import { ThinkHabit, ThinkTags } from "../../core/models/think-tags.ts";
 import type { PartBatch } from "../../core/plugin/plugin.ts";

@@ -11,7 +11,7 @@ const FOLDERS = ["core", "plugins"];
 
 /** Patterns that others write: they never meet the text of a request, or their author's service alone is slow. */
 const OF_OTHERS: Record<string, string> = {
-  "core/client-schema/pattern-syntax.ts: new RegExp(source, flags)": "compiled to see whether it is one, and never run",
+  "core/client-schema/pattern.ts: new RegExp(source, flags)": "compiled to see whether it is one, and never run",
   "core/client-schema/pattern.ts: new RegExp(`^(?:${this.#source})$`, this.#flags)":
     "asked about one character at a time",
   'core/lib/schema-shape.ts: new RegExp(value, "u")': "compiled to see whether it is one, and never run",

@@ -7,15 +7,15 @@ interface Guard extends Patch {
 
 const RECOVERY = { file: "core/workflows/cluster/recovery.ts" } as const;
 const MEMBERSHIP = { file: "core/storage/membership.ts" } as const;
-const COMMITS = { file: "core/workflows/run/execution-commits.ts" } as const;
+const COMMITS = { file: "core/workflows/run/execution-rows.ts" } as const;
 const REPLIES = { file: "core/storage/kept-replies.ts" } as const;
 const ADMISSION = { file: "core/approvals/admission.ts" } as const;
-const ANSWER = { file: "core/approvals/answer.ts" } as const;
-const UPKEEP = { file: "core/approvals/upkeep.ts" } as const;
+const ANSWER = { file: "core/approvals/approvals.ts" } as const;
+const UPKEEP = { file: "core/approvals/approvals.ts" } as const;
 const ROWS = { file: "core/approvals/rows.ts" } as const;
-const STOPS = { file: "core/workflows/cluster/stop-requests.ts" } as const;
+const STOPS = { file: "core/workflows/cluster/requests.ts" } as const;
 const ATTEMPTS = { file: "core/workflows/run/attempts.ts" } as const;
-const FOLLOW = { file: "core/workflows/cluster/follow-remote.ts" } as const;
+const FOLLOW = { file: "core/workflows/cluster/requests.ts" } as const;
 
 // biome-ignore-start lint/suspicious/noTemplateCurlyInString: pieces of the source
 export const GUARDS: readonly Guard[] = [
@@ -92,7 +92,7 @@ export const GUARDS: readonly Guard[] = [
     to: "return commit;",
   },
   {
-    file: "core/workflows/run/commit-retry.ts",
+    file: "core/workflows/run/waiting-commits.ts",
     title: "a commit whose answer was lost is recognised",
     from: "if (row?.value === value) return row.revision;",
     to: "",
@@ -254,13 +254,13 @@ export const GUARDS: readonly Guard[] = [
     to: "",
   },
   {
-    file: "core/workflows/cluster/processes.ts",
+    file: "core/workflows/open.ts",
     title: "a look for executions that fails is repeated",
     from: "      this.#recoveryDue = true;\n      throw error;",
     to: "      throw error;",
   },
   {
-    file: "core/workflows/cluster/resume-requests.ts",
+    file: "core/workflows/cluster/requests.ts",
     title: "a resume is asked for again when another process has taken the execution up",
     from: "if (isOwn && openRow?.revision === asked) return null;",
     to: "if (isOwn) return null;",

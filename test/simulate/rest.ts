@@ -1,9 +1,8 @@
 /** What a store must not have once nothing is at work: rows of work, and rows that belong to nothing. */
-
-import { decodeNumber } from "../../core/storage/encoding.ts";
 import {
   CONVERSATIONS,
   conversationOfKey,
+  decodeNumber,
   EXECUTIONS,
   indexedConversation,
   indexedExecution,

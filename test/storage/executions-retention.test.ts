@@ -7,7 +7,7 @@ import { EXECUTION_SEQUENCE, EXECUTIONS } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
-import { runDefinitionId } from "../../core/workflows/journal/run-record.ts";
+import { runDefinitionId } from "../../core/workflows/journal/record.ts";
 import { ExecutionRetention } from "../../core/workflows/retention.ts";
 import { ENGINES, openRows, putExecutions, restRows, type Sample } from "../support/executions.ts";
 import { until } from "../support/probe.ts";

@@ -1,8 +1,13 @@
 /** Two processes on one PostgreSQL whose database has lost the row that gives out numbers, as after a failover to an older copy. */
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
-import { decodeNumber } from "../../core/storage/encoding.ts";
-import { CONVERSATION_SEQUENCE, conversationIdKey, EXECUTION_SEQUENCE, executionKey } from "../../core/storage/keys.ts";
+import {
+  CONVERSATION_SEQUENCE,
+  conversationIdKey,
+  decodeNumber,
+  EXECUTION_SEQUENCE,
+  executionKey,
+} from "../../core/storage/keys.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { ran, serveApprovals } from "../support/approvals.ts";
 import { checkConsistency, listed, openMemories, pageOf, rejectsAs, said, textsOf, user } from "../support/memories.ts";

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
+import { Watch } from "../../core/storage/ranges.ts";
 import type { Store } from "../../core/storage/store.ts";
-import { Watch } from "../../core/storage/watch.ts";
 import { startDeafProxy } from "../support/deaf-proxy.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";

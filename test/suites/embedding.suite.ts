@@ -1,7 +1,7 @@
 /** What the service expects of everything that makes vectors of texts. */
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
-import { normalize, similarity } from "../../core/memory/semantic/nearest.ts";
+import { normalize, similarity } from "../../core/memory/semantic/matrix.ts";
 
 interface EmbeddingUnderTest {
   embed(texts: readonly string[]): Promise<Float32Array[]>;

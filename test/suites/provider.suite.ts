@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import type { LanguageModelV3, LanguageModelV3FunctionTool, LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import { createModelChain, type ModelChain } from "../../core/models/chain.ts";
+import { createModelChain, type ModelChain } from "../../core/models/models.ts";
 import type { ModelProvider } from "../../core/plugin/plugin.ts";
 import { ask, batchesOf, partOf, partsOf, settingsOf, silent, soon, textOf } from "../support/providers.ts";
 

@@ -3,9 +3,8 @@
  * is asked over its channel, and says what it logs.
  */
 import { pino } from "pino";
-import { Membership, type MembershipTimes } from "../../core/storage/membership.ts";
+import { Membership, type MembershipTimes, nameProcess } from "../../core/storage/membership.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
-import { nameProcess } from "../../core/storage/process-name.ts";
 import { CALL, processesOf } from "./workflow-process.ts";
 
 export interface MemberOptions {

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { compileAgents } from "../../core/agents/compile.ts";
-import { NOBODY } from "../../core/identity/caller.ts";
+import { NOBODY } from "../../core/identity/principal.ts";
 import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
-import { formatIssue } from "../../core/manifest/issues.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
+import { formatIssue } from "../../core/manifest/manifest.ts";
 import { createMemories } from "../../core/memory/memories.ts";
 import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
 import { createModels } from "../../core/models/models.ts";
@@ -13,15 +13,15 @@ import { createHost } from "../../core/registry/host.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { compileTools } from "../../core/tools/compile.ts";
-import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/compile/workflows.ts";
 import {
+  type LinkedParts,
   listsInside,
   listsOf,
   type Step,
   type StepCall,
   type StepScope,
 } from "../../core/workflows/definition/definition.ts";
-import type { LinkedParts } from "../../core/workflows/definition/linking.ts";
+import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/open.ts";
 import { silent } from "./agents.ts";
 import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
 

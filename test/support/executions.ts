@@ -1,18 +1,30 @@
 /** Executions as they stand in a store, made without an engine; and the stores that they stand in. */
 import { after, type TestContext } from "node:test";
-import { encodeNumber as numberPart } from "../../core/storage/encoding.ts";
-import { executionKey, executionNameKey, journalKey, openExecutionKey } from "../../core/storage/keys.ts";
+import {
+  executionKey,
+  executionNameKey,
+  journalKey,
+  encodeNumber as numberPart,
+  openExecutionKey,
+} from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Range, Store } from "../../core/storage/store.ts";
 import type { Outline } from "../../core/workflows/definition/definition.ts";
 import { expand } from "../../core/workflows/journal/compact-text.ts";
-import type { ExecutionStart, ExecutionStatus, JournalEntry } from "../../core/workflows/journal/entries.ts";
-import { parseOwnId } from "../../core/workflows/journal/ids.ts";
+import {
+  type ExecutionStart,
+  type ExecutionStatus,
+  entriesText,
+  type JournalEntry,
+  openRowText,
+  parseOwnId,
+  recordRowText,
+  reopenedRowText,
+} from "../../core/workflows/journal/entries.ts";
 import { indexKeys } from "../../core/workflows/journal/index-rows.ts";
 import { executionRecord } from "../../core/workflows/journal/record.ts";
-import { entriesText, openRowText, recordRowText, reopenedRowText } from "../../core/workflows/journal/rows.ts";
 import { stateFromJournal } from "../../core/workflows/journal/state.ts";
 import { sharedPostgres } from "./postgres.ts";
 import { silent } from "./providers.ts";

@@ -1,6 +1,5 @@
 /** The in-process transport: calls a dispatch like a network transport, but without a socket. */
-import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed } from "../../core/http/exchange.ts";
-import type { Uploads } from "../../core/http/uploads.ts";
+import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed, Uploads } from "../../core/http/exchange.ts";
 import { hostInTarget, splitTarget } from "../../core/transport/target.ts";
 
 export interface InjectOptions {

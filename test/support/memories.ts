@@ -6,7 +6,7 @@ import type { Serialized } from "../../core/lib/serialized.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { createMemories, type MemoriesOptions } from "../../core/memory/memories.ts";
 import type { Memory, MemoryAccess, MessageQuery } from "../../core/memory/memory.ts";
-import { encodeNumber, encodeShortText, encodeText } from "../../core/storage/encoding.ts";
+import { encodeNumber, encodeShortText, encodeText } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import type { Conversation, ConversationList, Message } from "../../generated/types.ts";

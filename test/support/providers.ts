@@ -2,10 +2,9 @@
 import type { TestContext } from "node:test";
 import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { pino } from "pino";
-import type { ModelChain } from "../../core/models/chain.ts";
-import { createModelChain } from "../../core/models/chain.ts";
 import type { ModelStream } from "../../core/models/chained-answer.ts";
-import { modelSettings } from "../../core/models/settings.ts";
+import { createModelChain, type ModelChain } from "../../core/models/models.ts";
+import { modelSettings } from "../../core/models/settings-problems.ts";
 import { ThinkHabit } from "../../core/models/think-tags.ts";
 import type { ModelProvider, ModelSettings, ProviderPlugin } from "../../core/plugin/plugin.ts";
 import { createInstance } from "../../core/registry/create.ts";

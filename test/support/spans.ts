@@ -1,7 +1,6 @@
 /** Traces as a tracer hands them over, made by hand: for tests of what keeps and shows them. */
 import { randomBytes } from "node:crypto";
-import type { SpanData, SpanSink, TraceData } from "../../core/observability/sink.ts";
-import type { Entity } from "../../core/observability/span.ts";
+import type { Entity, SpanData, SpanSink, TraceData } from "../../core/observability/span.ts";
 
 export const ASSISTANT: Entity = { type: "agent", id: "assistant", name: "Assistant" };
 export const WRITER: Entity = { type: "agent", id: "writer", name: "Writer" };

@@ -1,6 +1,6 @@
 /** A sink that remembers the spans it is handed, and the tree that they make. */
 import assert from "node:assert/strict";
-import type { SpanData, SpanSink, TraceData } from "../../core/observability/sink.ts";
+import type { SpanData, SpanSink, TraceData } from "../../core/observability/span.ts";
 import { createTracer, type Tracer } from "../../core/observability/tracer.ts";
 
 export class TraceSink implements SpanSink {

@@ -1,5 +1,5 @@
 /** Vectors by chance, and what an exact search finds among them. */
-import { normalize } from "../../core/memory/semantic/nearest.ts";
+import { normalize } from "../../core/memory/semantic/matrix.ts";
 import type { VectorEntry } from "../../core/plugin/plugin.ts";
 
 /** Numbers from 0 to 1, the same for the same seed. */

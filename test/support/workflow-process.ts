@@ -2,13 +2,11 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import type { Logger } from "pino";
-import { NOBODY } from "../../core/identity/caller.ts";
-import { EVERYTHING } from "../../core/identity/principal.ts";
+import { EVERYTHING, NOBODY } from "../../core/identity/principal.ts";
 import { type ServiceError, unavailable } from "../../core/lib/errors.ts";
 import type { Membership } from "../../core/storage/membership.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
-import type { ProcessTimes } from "../../core/workflows/cluster/processes.ts";
-import { openWorkflows } from "../../core/workflows/open.ts";
+import { openWorkflows, type ProcessTimes } from "../../core/workflows/open.ts";
 import type { WorkflowAccess } from "../../core/workflows/workflows.ts";
 import { silent } from "./agents.ts";
 import { type DefinitionOptions, linked } from "./definitions.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
-import { unknownKeywords } from "../../core/lib/schema-keywords.ts";
 import { schemaProblems } from "../../core/lib/schema-shape.ts";
+import { unknownKeywords } from "../../core/manifest/unknown-keywords.ts";
 
 test("a schema that is one has no problem, whatever else it says", () => {
   const schema = {

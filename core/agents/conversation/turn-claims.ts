@@ -8,13 +8,11 @@ import type { Logger } from "pino";
 import { CommitConflict, messageOf, ServiceError } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
-import { unlessConflict } from "../../storage/conflict.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { TURN_CLAIMS, TURN_INTERRUPTS, turnInterruptKey } from "../../storage/keys.ts";
 import type { Membership } from "../../storage/membership.ts";
-import { allRows } from "../../storage/ranges.ts";
-import type { Row, Store } from "../../storage/store.ts";
-import { Watch } from "../../storage/watch.ts";
+import { allRows, Watch } from "../../storage/ranges.ts";
+import { type Row, type Store, unlessConflict } from "../../storage/store.ts";
 import type { RunCaller } from "../run/caller.ts";
 
 /** Most messages that are deleted while a turn is at work. */

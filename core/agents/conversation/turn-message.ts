@@ -1,7 +1,6 @@
 /** Collects the parts of a run into the assistant's UI message that the conversation stores. */
-import { CALL_NOT_COMPLETED } from "../prompt/ui-input.ts";
-import type { AgentPart, PartSink } from "../run/parts.ts";
-import { metadataOf, uiSource } from "../run/provider-parts.ts";
+import { CALL_NOT_COMPLETED } from "../prompt/model-input.ts";
+import { type AgentPart, metadataOf, type PartSink, uiSource } from "../run/parts.ts";
 
 type Metadata = Extract<AgentPart, { type: "text-end" }>["providerMetadata"];
 type MetadataField = "providerMetadata" | "callProviderMetadata" | "resultProviderMetadata";

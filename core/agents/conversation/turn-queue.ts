@@ -3,16 +3,19 @@
  * work waits for it, is refused, or cancels it. The turns of this process are a list for each conversation in which one is at work; on a
  * store that several processes share a row says which of them has the turn (turn-claims.ts).
  */
+
+import type { Logger } from "pino";
 import { type AbortListener, AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { ServiceError } from "../../lib/errors.ts";
-import type { MemoryManifest } from "../../manifest/manifest.ts";
+import type { Manifest, MemoryManifest } from "../../manifest/manifest.ts";
 import { isStoreUnavailable } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { turnClaimKey } from "../../storage/keys.ts";
+import type { Membership } from "../../storage/membership.ts";
+import type { Store } from "../../storage/store.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { RunRecord } from "../run/journal.ts";
-import type { Claim, TurnClaims } from "./turn-claims.ts";
-import { conversationBusy, conversationDeleted } from "./turn-claims.ts";
+import { type Claim, conversationBusy, conversationDeleted, TurnClaims } from "./turn-claims.ts";
 
 /** Most turns of a conversation that wait in this process. */
 const MAX_WAITING = 16;
@@ -294,3 +297,27 @@ const waitedInVain = (): ServiceError =>
 
 const turnInterrupted = (): ServiceError =>
   new ServiceError("conflict", "another turn of the conversation has taken the place of this one");
+
+// What lets the turns of each conversation of a service go one after the other, whichever agents take them.
+
+interface TurnParts {
+  readonly store: Store;
+  readonly logger: Logger;
+  /** The processes that share the store. */
+  readonly membership?: Membership | null;
+}
+
+export interface Turns {
+  readonly queue: TurnQueue;
+  /** Called once before the service listens: frees the conversations of processes that are gone. */
+  start(): Promise<void>;
+  /** Called after the last turn and before `store.close()`. */
+  close(): Promise<void>;
+}
+
+export function openTurns(manifest: Manifest, { store, logger, membership = null }: TurnParts): Turns {
+  const claims = membership === null ? null : new TurnClaims(store, membership, logger);
+  // The limit is read for every wait, since a reload may change it.
+  const queue = new TurnQueue(claims, () => manifest.server.limits.request);
+  return { queue, start: async () => claims?.start(), close: async () => claims?.close() };
+}

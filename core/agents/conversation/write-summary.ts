@@ -3,12 +3,11 @@ import type { LanguageModelV3Usage } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import { cutText } from "../../lib/cut-text.ts";
 import { ServiceError } from "../../lib/errors.ts";
-import type { ModelChain } from "../../models/chain.ts";
 import type { ModelStream } from "../../models/chained-answer.ts";
+import type { ModelChain } from "../../models/models.ts";
 import type { RunCall } from "../run/caller.ts";
-import { CUT } from "../run/finish.ts";
 import type { Usage } from "../run/parts.ts";
-import { addUsage, costOf, toUsage, zeroUsage } from "../run/usage.ts";
+import { addUsage, CUT, costOf, toUsage, zeroUsage } from "../run/usage.ts";
 
 /** Most characters that one call sums up, of a model whose context window is not known. */
 export const CALL_CHARACTERS = 48_000;

@@ -3,10 +3,8 @@ import type { Logger } from "pino";
 import { isIsolated } from "../../identity/principal.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { Membership } from "../../storage/membership.ts";
-import { isVolatile } from "../../storage/sharing.ts";
-import type { Store } from "../../storage/store.ts";
-import type { AgentHistories } from "./history.ts";
-import { ringHistories } from "./ring.ts";
+import { isVolatile, type Store } from "../../storage/store.ts";
+import { type AgentHistories, ringHistories } from "./history.ts";
 import { StoredHistories } from "./stored.ts";
 
 interface HistoryParts {

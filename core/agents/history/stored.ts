@@ -4,29 +4,164 @@
  * tell that the run has died with its process.
  */
 import type { Logger } from "pino";
-import { storedTime } from "../../lib/clock.ts";
+import { storedTime, systemTime } from "../../lib/clock.ts";
 import { invalid, messageOf } from "../../lib/errors.ts";
+import { Interval } from "../../lib/interval.ts";
 import type { Serialized } from "../../lib/serialized.ts";
-import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
-import { HeartbeatTimer } from "../../storage/heartbeat-timer.ts";
-import { longestOfMany, measuredRows, rowsInReply } from "../../storage/large-rows.ts";
+import { encodeNumber, MAX_SKIPPED_ROWS } from "../../storage/keys.ts";
 import type { Membership } from "../../storage/membership.ts";
-import type { Store } from "../../storage/store.ts";
+import { Orphans } from "../../storage/orphans.ts";
+import { groupsBelow, longestOfMany, measuredRows, pagesInBackground, rowsInReply } from "../../storage/ranges.ts";
+import { type Row, type Store, unlessConflict } from "../../storage/store.ts";
 import type { RunResult } from "../run/run.ts";
 import {
   type AgentHistories,
   beginHistoryRun,
   endHistoryRun,
   type FinalStatus,
+  HISTORIES,
   type History,
   type HistoryRun,
   historyEntry,
+  OPEN_RUNS,
   openRunKey,
   runEntry,
   runRows,
   runTotal,
 } from "./history.ts";
-import { HistoryMaintenance, runLeaseText } from "./maintenance.ts";
+
+/** Says when the next heartbeat of leases is due that are written together with other rows. */
+class HeartbeatTimer {
+  readonly #interval: number;
+  #last = Number.NEGATIVE_INFINITY;
+
+  /** @param interval milliseconds between two heartbeats */
+  constructor(interval: number) {
+    this.#interval = interval;
+  }
+
+  /** Counts from now: there is nothing to keep alive, or it has just been written. */
+  restart(): void {
+    this.#last = performance.now();
+  }
+
+  /** Whether the interval is over. If so, the next one begins. */
+  isDue(): boolean {
+    if (performance.now() - this.#last < this.#interval) return false;
+    this.restart();
+    return true;
+  }
+}
+
+// Background work on the stored history: closes runs of dead processes, and deletes runs that are too old.
+
+const INTERVAL_MS = 60_000;
+const FIRST_ROUND_DELAY_MS = 5_000;
+const ROWS_PER_COMMIT = 100;
+
+interface HistoryMaintenanceOptions {
+  /** Milliseconds for which runs are kept. */
+  retention: number;
+  logger: Logger;
+  /** The processes that share the store; null when no other process uses it. */
+  membership?: Membership | null;
+}
+
+/** The lease of a running run: the key of its row, the time of the last heartbeat, and the process that runs it. */
+interface RunLease {
+  readonly key: string;
+  readonly seen: number;
+  readonly process?: string | undefined;
+}
+
+const runLeaseText = (key: string, seen: number, process?: string): string =>
+  JSON.stringify({ key, seen, process } satisfies RunLease);
+const parseRunLease = (row: Row): RunLease => JSON.parse(row.value) as RunLease;
+
+export class HistoryMaintenance {
+  readonly #store: Store;
+  /** The runs that processes have left. */
+  readonly orphans: Orphans;
+  readonly #rounds: Interval;
+
+  constructor(store: Store, options: HistoryMaintenanceOptions) {
+    this.#store = store;
+    const failed = (error: unknown) =>
+      options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`);
+    this.orphans = new Orphans({
+      store,
+      membership: options.membership ?? null,
+      prefix: OPEN_RUNS,
+      processOf: (lease) => parseRunLease(lease).process ?? "",
+      end: (lease) => this.#closeRun(lease),
+      failed,
+    });
+    this.#rounds = new Interval(
+      INTERVAL_MS,
+      async () => {
+        await this.orphans.look();
+        await this.deleteRunsBefore(Math.max(0, systemTime() - options.retention));
+      },
+      failed,
+    );
+  }
+
+  async start(): Promise<void> {
+    await this.orphans.start();
+    this.#rounds.start(FIRST_ROUND_DELAY_MS);
+  }
+
+  async close(): Promise<void> {
+    const closed = this.orphans.close();
+    await this.#rounds.stop();
+    await closed;
+  }
+
+  /** Marks an open run as interrupted. */
+  async #closeRun(lease: Row): Promise<void> {
+    const { key, seen } = parseRunLease(lease);
+    const row = await this.#store.get(key);
+    const put: [string, string][] = [];
+    if (row !== undefined) {
+      const entry = JSON.parse(row.value) as Record<string, unknown>;
+      if (entry.status === "running") {
+        const closed = { ...entry, status: "error", endTime: new Date(seen).toISOString(), error: "interrupted" };
+        put.push([key, JSON.stringify(closed)]);
+      }
+    }
+    await unlessConflict(this.#store.commit({ put, delete: [lease.key], expect: [[lease.key, lease.revision]] }));
+  }
+
+  /** Deletes runs that started before `time` (milliseconds since 1970), a page at a time, including those of undeclared agents. */
+  async deleteRunsBefore(time: number): Promise<void> {
+    const { signal } = this.#rounds;
+    for await (const prefix of groupsBelow(this.#store, HISTORIES)) {
+      const range = { prefix, before: prefix + encodeNumber(time) };
+      for await (const rows of pagesInBackground(this.#store, range, ROWS_PER_COMMIT, signal)) {
+        const own = await this.#ownRows(prefix, rows);
+        const totals = new Map([[runTotal(prefix), -rows.length]]);
+        for (const total of own.values()) totals.set(total, (totals.get(total) ?? 0) - 1);
+        // Two processes may delete the same runs at once: only one of them may correct the totals.
+        const expect = rows.map((row): [string, number] => [row.key, row.revision]);
+        const keys = [...rows.map((row) => row.key), ...own.keys()];
+        await unlessConflict(this.#store.commit({ delete: keys, add: [...totals], expect }));
+      }
+      if (signal.aborted) return;
+    }
+  }
+
+  /** The keys of these runs in the index by user, and the counter of each. Most stores have none. */
+  async #ownRows(prefix: string, rows: readonly Row[]): Promise<Map<string, string>> {
+    const agent = prefix.split("/")[1]!;
+    const totals = new Map<string, string>();
+    for (const { key, value } of rows) {
+      const own = runRows(agent, (JSON.parse(value) as { userId?: string }).userId ?? "");
+      totals.set(own + key.slice(prefix.length), runTotal(own));
+    }
+    const found = await this.#store.getMany([...totals.keys()]);
+    return new Map(found.flatMap((row) => (row === undefined ? [] : [[row.key, totals.get(row.key)!]])));
+  }
+}
 
 /** Delay after which ended runs are written together. */
 const WRITE_DELAY_MS = 50;

@@ -4,9 +4,8 @@
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
-import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
-import { toolFailure } from "./tool-output.ts";
-import { CALL_NOT_COMPLETED } from "./ui-input.ts";
+import { type AssistantContent, CALL_NOT_COMPLETED, type ToolContent, type UserContent } from "./model-input.ts";
+import { toolFailure } from "./results.ts";
 
 type Message = LanguageModelV3Message;
 type Part = UserContent[number] | AssistantContent[number] | ToolContent[number];

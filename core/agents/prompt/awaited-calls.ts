@@ -4,8 +4,8 @@ import type { Approval } from "../../../generated/types.ts";
 import { shownContext } from "../../approvals/record.ts";
 import { canonicalJson } from "../../lib/canonical-json.ts";
 import type { Fields } from "../../lib/is-object.ts";
+import { CALL_WAITS } from "./model-input.ts";
 import { afterLastAnswer } from "./results.ts";
-import { CALL_WAITS } from "./ui-input.ts";
 
 export interface AwaitedCall {
   readonly approvalId: string;

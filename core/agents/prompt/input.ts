@@ -1,8 +1,7 @@
 /** Reads `input` of a generation: a string, or a list in which each message is a UI message or a model message. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
-import { pushModelMessage } from "./model-input.ts";
-import { pushUiMessage } from "./ui-input.ts";
+import { pushModelMessage, pushUiMessage } from "./model-input.ts";
 
 /**
  * Builds the prompt for a model: the agent's instructions, then the input.

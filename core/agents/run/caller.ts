@@ -2,8 +2,7 @@
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import type { Context } from "../../http/route.ts";
-import type { Caller } from "../../identity/caller.ts";
-import type { User } from "../../identity/user.ts";
+import type { Caller, User } from "../../identity/principal.ts";
 import { AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";

@@ -1,18 +1,17 @@
 /** An agent after boot: whatever depends on the request is a function of it, and all else is computed. */
 import type { PrepareSchema } from "../../client-schema/schemas.ts";
-import type { ModelChain } from "../../models/chain.ts";
-import type { RunOutcome } from "../../observability/metrics/outcomes.ts";
+import type { ModelChain } from "../../models/models.ts";
+import type { RunOutcome } from "../../observability/metrics/named.ts";
 import type { Tally } from "../../observability/metrics/tally.ts";
 import type { Entity } from "../../observability/span.ts";
 import type { ApprovalInbox } from "../../tools/tool.ts";
+import type { Keeping } from "../agent.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
 import type { History } from "../history/history.ts";
-import type { Keeping } from "../keeper.ts";
 import type { Activity } from "./activity.ts";
-import type { RequestBounds } from "./bounds.ts";
-import type { Dynamic } from "./dynamic.ts";
 import type { RunSettings } from "./options.ts";
-import type { RunSources, SourceReader } from "./sources.ts";
+import type { RequestBounds } from "./prompt-bounds.ts";
+import type { Dynamic, RunSources, SourceReader } from "./sources.ts";
 import type { ToolSet } from "./tool-set.ts";
 
 export interface CompiledAgent {

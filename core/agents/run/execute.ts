@@ -1,36 +1,43 @@
 /** From a request to a finished run: plans it, runs it, and records how it ended. */
 import type { GenerateOptions } from "../../../generated/types.ts";
-import { actingUser } from "../../identity/acting-user.ts";
-import type { Principal } from "../../identity/principal.ts";
-import { principalOf } from "../../identity/principal.ts";
-import { userIdOf } from "../../identity/user.ts";
+import { actingUser, type Principal, principalOf, userIdOf } from "../../identity/principal.ts";
 import { invalid, ServiceError } from "../../lib/errors.ts";
 import { logFailedRun } from "../../observability/failures.ts";
 import type { Span } from "../../observability/span.ts";
+import type { KeptRequest } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { HistoryRun } from "../history/history.ts";
-import type { KeptRequest } from "../keeper.ts";
 import { awaitedCalls, denyCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { afterLastAnswer, requireCalls } from "../prompt/results.ts";
-import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
-import { checkBounds, checkInputBounds } from "./bounds.ts";
-import type { RunCall } from "./caller.ts";
-import { RunCaller } from "./caller.ts";
-import { withClientTools } from "./client-tools.ts";
+import { type RunCall, RunCaller } from "./caller.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
-import { type RunJournal, RunRecord } from "./journal.ts";
+import { type RunJournal, RunRecord, RunWaits } from "./journal.ts";
 import { runLoop } from "./loop.ts";
-import { type RunSettings, resolveOptions } from "./options.ts";
-import { jsonOutput, type OutputSpec, objectOutput, resolveOutput, schemaRateKey } from "./output.ts";
+import {
+  jsonOutput,
+  type OutputSpec,
+  objectOutput,
+  type RunSettings,
+  resolveOptions,
+  resolveOutput,
+  schemaRateKey,
+} from "./options.ts";
 import { NULL_SINK, type PartSink } from "./parts.ts";
-import { type EditedMemory, emptyRunResult, type PreparedRun, type RunPlan, type RunResult } from "./run.ts";
+import { checkBounds, checkInputBounds } from "./prompt-bounds.ts";
+import {
+  type EditedMemory,
+  emptyRunResult,
+  type PreparedRun,
+  type RunPlan,
+  type RunResult,
+  wasAborted,
+} from "./run.ts";
 import { addSources } from "./sources.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
-import { NO_TOOLS } from "./tool-set.ts";
-import { RunWaits } from "./waiting.ts";
+import { NO_TOOLS, withClientTools } from "./tool-set.ts";
 
 export interface RunRequest extends KeptRequest {
   /** Replaces `options.output`; the run keeps its tools. */

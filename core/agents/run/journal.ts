@@ -4,12 +4,92 @@
  * them first, so that ids of calls, the message of the turn and the result of the run come out the same.
  */
 import { createHash } from "node:crypto";
+import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { storedTime } from "../../lib/clock.ts";
 import type { ServiceError } from "../../lib/errors.ts";
+import type { ModelStream } from "../../models/chained-answer.ts";
+import type { PartBatch } from "../../plugin/plugin.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
-import type { AgentPart, PartSink } from "./parts.ts";
-import type { RecordedAnswer } from "./recorded-answer.ts";
-import type { WaitingPlace } from "./waiting.ts";
+import type { ApprovalClaim } from "../../tools/tool.ts";
+import type { ToolContent } from "../prompt/model-input.ts";
+import { type AgentPart, base64Of, type PartSink, type PendingApproval } from "./parts.ts";
+
+// Answers of a model in the journal of a run: how they are recorded, and read again.
+
+/** An answer of the model, as its provider gave it, with the deltas of each block in one. */
+export interface RecordedAnswer {
+  readonly parts: readonly LanguageModelV3StreamPart[];
+  readonly model: string;
+  readonly cost?: number | undefined;
+}
+
+/** What an answer is read from. */
+type Answer = Pick<ModelStream, "next" | "cancel">;
+
+/** A recorded answer, to be read as if the model gave it. */
+export function recordedStream({ parts }: RecordedAnswer): Answer {
+  let rest: PartBatch | null = parts;
+  return {
+    next() {
+      const batch = rest;
+      rest = null;
+      return batch;
+    },
+    cancel() {},
+  };
+}
+
+/** Parts that say nothing once the answer is complete. */
+const PASSING: ReadonlySet<LanguageModelV3StreamPart["type"]> = new Set<LanguageModelV3StreamPart["type"]>([
+  "stream-start",
+  "response-metadata",
+  "raw",
+  "tool-input-delta",
+  "tool-input-end",
+]);
+
+type Delta = Extract<LanguageModelV3StreamPart, { type: "text-delta" | "reasoning-delta" }>;
+
+/** Takes what the journal needs of an answer while it is read. */
+export class KeptParts {
+  readonly parts: LanguageModelV3StreamPart[] = [];
+
+  add(batch: PartBatch): void {
+    for (const part of batch) this.#add(part);
+  }
+
+  #add(part: LanguageModelV3StreamPart): void {
+    if (PASSING.has(part.type)) return;
+    const last = this.parts.at(-1);
+    if (isDelta(part)) {
+      if (last?.type === part.type && last.id === part.id && part.providerMetadata === undefined)
+        last.delta += part.delta;
+      else this.parts.push({ ...part });
+    } else if (part.type === "file") this.parts.push({ ...part, data: base64Of(part) });
+    else if (part.type !== "tool-result" || part.preliminary !== true) this.parts.push(part);
+  }
+}
+
+const isDelta = (part: LanguageModelV3StreamPart): part is Delta =>
+  part.type === "text-delta" || part.type === "reasoning-delta";
+
+// A run that waits for a person's approval: it comes to rest, and goes on with the answer in this process or in another.
+
+/** What is told of an answer, so that the run goes on. */
+export type WaitingPlace = Pick<ApprovalClaim, "taskId" | "workflowId" | "executionId" | "stepId" | "runId" | "keep">;
+
+/** Thrown by a run whose calls wait, and by the call of a tool that is such a run. What else it did is recorded. */
+export class RunWaits extends Error {
+  readonly approvals: readonly PendingApproval[];
+  /** What the model reads of the calls of the step; null where the client is shown the question. */
+  readonly told: ToolContent | null;
+
+  constructor(approvals: readonly PendingApproval[], told: ToolContent | null) {
+    super("the run waits for approval");
+    this.approvals = approvals;
+    this.told = told;
+  }
+}
 
 /** How a tool call ended. */
 export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;

@@ -11,28 +11,36 @@ import type {
   SharedV3ProviderMetadata,
 } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../http/decode.ts";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
+import { changedInteger, parseExactly } from "../../lib/large-integers.ts";
 import type { ModelCallOptions, ModelStream } from "../../models/chained-answer.ts";
 import { providerFailed } from "../../models/failure.ts";
-import type { LearnedModel } from "../../models/learned.ts";
-import { forgetBareCalls } from "../../models/refusals.ts";
+import { forgetBareCalls, type LearnedModel } from "../../models/refusals.ts";
 import type { Span } from "../../observability/span.ts";
 import type { PartBatch } from "../../plugin/plugin.ts";
-import type { AssistantContent } from "../prompt/content.ts";
+import type { AssistantContent } from "../prompt/model-input.ts";
 import { mergeMetadata, type Thought } from "../prompt/provider-options.ts";
+import { toolFailure, toolOutput } from "../prompt/results.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
-import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
-import { Aborted } from "./abort.ts";
 import type { RunCall } from "./caller.ts";
-import { CUT, stepReason } from "./finish.ts";
-import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
+import type { KeptParts } from "./journal.ts";
+import {
+  type AgentPart,
+  base64Of,
+  byProvider,
+  type FinishReason,
+  metadataOf,
+  type PartSink,
+  sourcePart,
+  type ToolCall,
+  type Usage,
+  withThoughts,
+} from "./parts.ts";
 import { PromptBounds } from "./prompt-bounds.ts";
-import { base64Of, byProvider, metadataOf, sourcePart, withThoughts } from "./provider-parts.ts";
-import type { KeptParts } from "./recorded-answer.ts";
-import type { RunPlan, RunResult } from "./run.ts";
+import { Aborted, type RunPlan, type RunResult } from "./run.ts";
 import type { RunCalls } from "./run-calls.ts";
-import { type PendingCall, parseToolCall, providerToolError } from "./tool-input.ts";
-import { toUsage, zeroUsage } from "./usage.ts";
+import { CUT, stepReason, toUsage, zeroUsage } from "./usage.ts";
 
 /**
  * The options of the model calls of a run. The signal is taken from the request when the model reads it: a model that answers
@@ -347,4 +355,46 @@ export class ModelStep {
     this.#outcome.toolResults.push(answer);
     return providerMetadata === undefined ? answer : { ...answer, providerMetadata };
   }
+}
+
+// Parses tool calls, whose input models write as JSON text.
+
+/** A call that has not run yet. */
+export interface PendingCall {
+  readonly part: ToolCall;
+  /** Why it cannot run, or null. */
+  problem: string | null;
+}
+
+/**
+ * Input that is not JSON is kept as text, so that clients see what the model wrote.
+ *
+ * @throws ServiceError `provider_failed` for input that is nested more deeply than what clients may send
+ */
+function parseToolCall(call: LanguageModelV3ToolCall, toolCallId: string, toolName: string): PendingCall {
+  const { input, problem } = parseInput(call.input);
+  const part: ToolCall = { type: "tool-call", toolCallId, toolName, input };
+  if (call.providerExecuted === true) part.providerExecuted = true;
+  return { part, problem };
+}
+
+function parseInput(text: string): { input: unknown; problem: string | null } {
+  // A tool without parameters is often called with no text at all.
+  if (text.trim() === "") return { input: {}, problem: null };
+  if (text.length > MAX_JSON_DEPTH * 2 && isTooDeep(Buffer.from(text))) {
+    const cause = new Error(`the arguments of a tool call are nested deeper than ${MAX_JSON_DEPTH} levels`);
+    throw providerFailed({ reason: "unavailable", retryAfter: null }, cause);
+  }
+  try {
+    const path = changedInteger(text);
+    const problem = path === null ? null : `${path || "the input"} is too large for a number: send it as a string`;
+    return { input: parseExactly(text), problem };
+  } catch {
+    return { input: text, problem: "the input is not valid JSON" };
+  }
+}
+
+/** The error message of a tool that the provider ran. */
+function providerToolError(result: LanguageModelV3ToolResult["result"]): string {
+  return typeof result === "string" ? result : JSON.stringify(result);
 }

@@ -2,7 +2,12 @@
  * The typed parts of a run, as `POST /agents/:id/stream` sends them. The other replies (text, object, UI stream) are derived
  * from them.
  */
-import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
+import type {
+  JSONObject,
+  LanguageModelV3File,
+  LanguageModelV3Source,
+  SharedV3ProviderMetadata,
+} from "@ai-sdk/provider";
 import type {
   ToolCall as Call,
   FinishReason,
@@ -10,8 +15,8 @@ import type {
   ToolResult as Result,
   Usage,
 } from "../../../generated/types.ts";
-
 import type { ToolProgress } from "../../lib/tool-progress.ts";
+import { carriesMessage, type Thought } from "../prompt/provider-options.ts";
 
 export type { FinishReason, PendingApproval, Usage };
 
@@ -102,4 +107,54 @@ export type Delta = Extract<AgentPart, { delta: string }>;
 /** Without fields of the provider that deltas may carry. */
 export function plainDelta({ type, id, delta, subAgentId, subAgentName, subAgentCallId }: Delta): Delta {
   return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName, subAgentCallId };
+}
+
+// Parts of a provider as parts of a run: with the fields that are known, and what the provider wants back.
+
+type Source = Extract<AgentPart, { type: "source" }>;
+
+interface Signed {
+  readonly providerMetadata?: SharedV3ProviderMetadata | undefined;
+}
+
+export const metadataOf = ({ providerMetadata }: Signed) =>
+  providerMetadata === undefined ? undefined : { providerMetadata };
+
+/**
+ * A call with the thoughts that led to it, where their provider wants them back: clients of whole replies are sent no parts, and send
+ * back the calls. Calls of chat completions have them already.
+ */
+export function withThoughts(call: ToolCall, thoughts: readonly Thought[]): ToolCall {
+  const signed = thoughts.filter(({ providerMetadata }) => providerMetadata !== undefined);
+  if (signed.length === 0 || Object.values(call.providerMetadata ?? {}).some(carriesMessage)) return call;
+  const penstock = { thoughts: signed as (Thought & JSONObject)[] };
+  return { ...call, providerMetadata: { ...call.providerMetadata, penstock } };
+}
+
+/** A source as UI messages and their chunks have it. */
+export const uiSource = (part: Source) => ({
+  type: `source-${part.sourceType}` as const,
+  sourceId: part.id,
+  ...sourceFields(part),
+});
+
+export const byProvider = (part: { providerExecuted?: boolean }) =>
+  part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;
+
+export const base64Of = ({ data }: LanguageModelV3File): string =>
+  typeof data === "string" ? data : Buffer.from(data).toString("base64");
+
+export const sourcePart = (part: LanguageModelV3Source): AgentPart => {
+  const { type, sourceType, id } = part;
+  return { type, sourceType, id, ...sourceFields(part) } as Source;
+};
+
+function sourceFields(part: Source | LanguageModelV3Source) {
+  const metadata = metadataOf(part);
+  if (part.sourceType === "url") {
+    const { url, title } = part;
+    return { url, ...(title !== undefined && { title }), ...metadata };
+  }
+  const { mediaType, title, filename } = part;
+  return { mediaType, title, ...(filename !== undefined && { filename }), ...metadata };
 }

@@ -1,16 +1,15 @@
 /** The plan of a run, made before its first model call, and its result so far. */
 import { randomBytes } from "node:crypto";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
-import type { ModelChain } from "../../models/chain.ts";
 import type { ModelCallOptions } from "../../models/chained-answer.ts";
+import type { ModelChain } from "../../models/models.ts";
 import type { Span } from "../../observability/span.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { AwaitedCall } from "../prompt/awaited-calls.ts";
-import type { RunCaller } from "./caller.ts";
+import type { RunCall, RunCaller } from "./caller.ts";
 import type { RunRecord } from "./journal.ts";
-import type { RunSettings } from "./options.ts";
-import type { OutputSpec } from "./output.ts";
-import type { FinishReason, PendingApproval, StoredIds, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { OutputSpec, RunSettings } from "./options.ts";
+import type { FinishReason, PartSink, PendingApproval, StoredIds, ToolCall, ToolResult, Usage } from "./parts.ts";
 import type { RunSources } from "./sources.ts";
 import type { ToolSet } from "./tool-set.ts";
 import { zeroUsage } from "./usage.ts";
@@ -109,4 +108,19 @@ export function createRunIds(): () => string {
     count = (count + 1) >>> 0;
     return prefix + count.toString(16).padStart(8, "0");
   };
+}
+
+// How runs end whose client has left or whose request was aborted.
+
+/** Thrown inside a run whose reader is gone. It is never reported as an error. */
+export class Aborted extends Error {
+  override readonly name = "AbortError";
+  constructor() {
+    super("the client has left");
+  }
+}
+
+/** Whether a run failed only because it was stopped. */
+export function wasAborted(error: unknown, call: RunCall, sink: PartSink): boolean {
+  return error instanceof Aborted || sink.closed || call.signal.aborted;
 }

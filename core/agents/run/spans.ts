@@ -1,23 +1,23 @@
 /** What is traced of a run: the run itself, its model calls and its tool calls. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
-import type { ModelChain } from "../../models/chain.ts";
 import type { ModelStream } from "../../models/chained-answer.ts";
+import type { ModelChain } from "../../models/models.ts";
 import { splitModelName } from "../../models/names.ts";
 import {
   agentAttributes,
   CONTENT,
+  cancelSpan,
   endAgent,
+  failSpan,
   modelAttributes,
+  type Span,
   toolAttributes,
   toolSpan,
-} from "../../observability/attributes.ts";
-import type { Span } from "../../observability/span.ts";
-import { cancelSpan, failSpan } from "../../observability/spans.ts";
-import { Aborted } from "./abort.ts";
+} from "../../observability/span.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import type { CallOptions, ModelStep } from "./model-step.ts";
 import type { ToolCall } from "./parts.ts";
-import type { PreparedRun, RunPlan, RunResult } from "./run.ts";
+import { Aborted, type PreparedRun, type RunPlan, type RunResult } from "./run.ts";
 
 /** Names in tool calls are longer only when a model has made them up. */
 const MAX_NAME_LENGTH = 128;

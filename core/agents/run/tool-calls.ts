@@ -1,22 +1,18 @@
 /** Runs the tool calls of one step in parallel. Failures are results too: the model is told of them. */
 import { messageOf, ServiceError } from "../../lib/errors.ts";
-import type { Span } from "../../observability/span.ts";
-import { cancelSpan } from "../../observability/spans.ts";
-import { ApprovalNeeded, ApprovalRefused, notApproved } from "../../tools/approval.ts";
+import type { OnToolProgress } from "../../lib/tool-progress.ts";
+import { cancelSpan, type Span } from "../../observability/span.ts";
 import { toolResultText } from "../../tools/execute.ts";
-import type { ApprovalClaim } from "../../tools/tool.ts";
-import type { ToolContent } from "../prompt/content.ts";
+import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused, notApproved } from "../../tools/tool.ts";
+import { CALL_WAITS, type ToolContent } from "../prompt/model-input.ts";
+import { toolFailure, toolOutput } from "../prompt/results.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
-import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
-import { CALL_WAITS } from "../prompt/ui-input.ts";
-import type { ToolAnswer } from "./journal.ts";
+import { RunWaits, type ToolAnswer } from "./journal.ts";
+import type { PendingCall } from "./model-step.ts";
 import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
-import { progressTo } from "./progress.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
-import type { PendingCall } from "./tool-input.ts";
 import type { RunToolContext } from "./tool-set.ts";
-import { RunWaits } from "./waiting.ts";
 
 type Answer = Extract<ToolContent[number], { type: "tool-result" }>;
 type CalledTool = Pick<Answer, "toolCallId" | "toolName">;
@@ -272,4 +268,24 @@ function checkJson(name: string, output: unknown): unknown {
   if (output === undefined) return null;
   if (!JSON_PRIMITIVES.has(typeof output)) toolResultText(name, output);
   return output;
+}
+
+// Tells the reader of a run how far its tool calls are.
+
+/** While the reader is behind, reports are left out: nothing waits for them. */
+function progressTo(sink: PartSink, toolCallId: string, toolName: string): OnToolProgress {
+  let isBehind = false;
+  return (report) => {
+    if (isBehind) return;
+    const wait = sink.part({ type: "tool-progress", toolCallId, toolName, ...report });
+    if (wait === undefined) return;
+    isBehind = true;
+    wait.then(
+      () => {
+        isBehind = false;
+      },
+      // Whoever sends the next part hears of it.
+      () => {},
+    );
+  };
 }

@@ -1,7 +1,7 @@
 /** Token counts and what they cost: converted from the provider's form, and added up over the steps of a run. */
 import type { LanguageModelV3Usage } from "@ai-sdk/provider";
 import type { ModelPrices } from "../../plugin/plugin.ts";
-import type { Usage } from "./parts.ts";
+import type { FinishReason, Usage } from "./parts.ts";
 
 export function zeroUsage(): Usage {
   return { promptTokens: 0, completionTokens: 0, totalTokens: 0, cachedInputTokens: 0, reasoningTokens: 0 };
@@ -53,4 +53,31 @@ export function addUsage(sum: Usage, more: Usage): void {
   sum.totalTokens += more.totalTokens;
   sum.cachedInputTokens += more.cachedInputTokens;
   sum.reasoningTokens += more.reasoningTokens;
+}
+
+// Why an answer that did not simply stop is not whole, for those who use it.
+
+/** What became of an answer of which the end is missing: its tool calls may not be whole either. */
+export const CUT: Partial<Record<FinishReason, string>> = {
+  length: "was cut off at the limit of output tokens",
+  "content-filter": "was stopped by the provider's content filter",
+};
+
+const UNFINISHED: Partial<Record<FinishReason, string>> = {
+  ...CUT,
+  "tool-calls": "is missing, since it reached its maxSteps and still called tools",
+  error: "ended with an error of the provider",
+  other: "ended for a reason that is not known",
+};
+
+/** What to say of an agent whose run ended so; null when it has finished. */
+export function unfinished(agentId: string, reason: FinishReason): string | null {
+  const why = UNFINISHED[reason];
+  return why === undefined ? null : `agent ${JSON.stringify(agentId)} did not finish: its answer ${why}`;
+}
+
+/** The reason with which a step of a run ended: what providers say does not always go with what came. */
+export function stepReason(given: FinishReason, hasCalls: boolean): FinishReason {
+  if (!hasCalls) return given === "tool-calls" ? "stop" : given;
+  return given === "stop" || given === "other" ? "tool-calls" : given;
 }

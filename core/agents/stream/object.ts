@@ -2,7 +2,7 @@
 import type { EventSink } from "../../lib/event-sink.ts";
 import { type Bracket, PartialJson } from "../run/partial-json.ts";
 import type { AgentPart } from "../run/parts.ts";
-import { EventPartSink } from "./event-part-sink.ts";
+import { EventPartSink } from "./raw.ts";
 
 /** Shortest time between two partial objects; `LARGE_PAUSE_MS` is that between two large ones. */
 const PAUSE_MS = 50;

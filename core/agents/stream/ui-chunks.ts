@@ -4,10 +4,8 @@
  */
 import type { UIMessageChunk } from "../../../generated/types.ts";
 import type { EventSink } from "../../lib/event-sink.ts";
-import type { AgentPart } from "../run/parts.ts";
-import { metadataOf, uiSource } from "../run/provider-parts.ts";
-import { EventPartSink } from "./event-part-sink.ts";
-import { DeltaSerializer } from "./raw.ts";
+import { type AgentPart, metadataOf, uiSource } from "../run/parts.ts";
+import { DeltaSerializer, EventPartSink } from "./raw.ts";
 
 type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;
 /** A chunk whose `input` and `output` may be any JSON. */

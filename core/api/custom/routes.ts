@@ -1,17 +1,21 @@
 /** Custom routes: plugins of kind `route` as rows of the table. */
+
+import type { Logger } from "pino";
 import type { Service } from "../../app/service.ts";
 import type { Validator } from "../../http/decode.ts";
-import type { Context, Route, RouteOutput } from "../../http/route.ts";
-import type { User } from "../../identity/user.ts";
-import { messageOf } from "../../lib/errors.ts";
+import type { Context, Peer, Route, RouteOutput, SocketRoute } from "../../http/route.ts";
+import { fillOpenEnd, hasOpenEnd } from "../../http/socket-router.ts";
+import type { User } from "../../identity/principal.ts";
+import { messageOf, type Problem } from "../../lib/errors.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../../lib/json-schema.ts";
-import type { Problem } from "../../lib/problem.ts";
-import { promised } from "../../lib/thenable.ts";
+import { parseExactly } from "../../lib/large-integers.ts";
+import { isThenable, promised } from "../../lib/thenable.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
-import type { RoutePlugin } from "../../plugin/plugin.ts";
+import type { RoutePlugin, SocketPlugin } from "../../plugin/plugin.ts";
 import type { Registry } from "../../registry/registry.ts";
 import { CustomCall } from "./route-call.ts";
 import { requestShape, shadowsRoute } from "./route-conflicts.ts";
+import type { PluginSocketPeer, RouteCall } from "./route-services.ts";
 
 const ANYTHING: Validator = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
@@ -84,4 +88,114 @@ function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler
 }
 
 /** A copy of the user for the route, whose changes must not affect the request. Users of cached tokens are frozen instead. */
-export const ownUser = (user: User | null): User | null => (Object.isFrozen(user) ? user : { ...user });
+const ownUser = (user: User | null): User | null => (Object.isFrozen(user) ? user : { ...user });
+
+// Custom sockets: plugins of kind `socket` as rows of the sockets table.
+
+const WS = "WS";
+
+/**
+ * The sockets that the manifest's `routes` name. None may have the path shape of another one of `taken`, nor that of a route,
+ * whose GET would be found in its place.
+ */
+export function customSockets(
+  manifest: Pick<Manifest, "routes">,
+  registry: Registry,
+  taken: readonly SocketRoute<Service>[],
+  routes: readonly { readonly path: string }[],
+): { sockets: SocketRoute<Service>[]; problems: Problem[] } {
+  const shapes = new Set([...taken, ...routes].map(({ path }) => requestShape({ method: WS, path })));
+  const sockets: SocketRoute<Service>[] = [];
+  const problems: Problem[] = [];
+  for (const [index, { use }] of manifest.routes.entries()) {
+    const plugin = registry.get("socket", use);
+    if (plugin === undefined) continue;
+    const shape = requestShape({ method: WS, path: plugin.path });
+    const problem = pathProblem(plugin.path) ?? (shapes.has(shape) ? "is taken by another socket or route" : null);
+    shapes.add(shape);
+    if (problem === null) sockets.push(customSocket(use, plugin));
+    else problems.push({ path: ["routes", index, "use"], message: `WS ${plugin.path} ${problem}` });
+  }
+  return { sockets, problems };
+}
+
+function pathProblem(path: string): string | null {
+  const base = hasOpenEnd(path) ? fillOpenEnd(path, 0) : path;
+  return base.includes("*") ? "has a * that means nothing: ** may stand as its last segment only" : null;
+}
+
+function customSocket(name: string, plugin: SocketPlugin): SocketRoute<Service> {
+  return {
+    operation: `custom.${name}`,
+    path: plugin.path,
+    group: "custom",
+    summary: plugin.summary ?? name,
+    open(peer, service) {
+      const own = new CustomPeer(peer, service);
+      return {
+        ready: awaited(plugin.open?.(own)),
+        message: plugin.message && ((text) => awaited(plugin.message!(own, jsonOrText(text)))),
+        close: plugin.close && (() => awaited(plugin.close!(own))),
+      };
+    },
+  };
+}
+
+/** Reduces the return value of a plugin's handler to its completion. */
+const awaited = (given: unknown): Promise<void> | undefined =>
+  isThenable(given) ? (Promise.resolve(given) as Promise<void>) : undefined;
+
+function jsonOrText(text: string): unknown {
+  try {
+    return parseExactly(text);
+  } catch {
+    return text;
+  }
+}
+
+class CustomPeer implements PluginSocketPeer {
+  readonly #peer: Peer;
+  readonly #service: Service;
+  readonly user: User | null;
+
+  constructor(peer: Peer, service: Service) {
+    this.#peer = peer;
+    this.#service = service;
+    this.user = ownUser(peer.user);
+  }
+
+  get params(): Readonly<Record<string, string>> {
+    return this.#peer.params;
+  }
+
+  get query(): Readonly<Record<string, string>> {
+    return this.#peer.query;
+  }
+
+  get logger(): Logger {
+    return this.#peer.logger;
+  }
+
+  get signal(): AbortSignal {
+    return this.#peer.signal;
+  }
+
+  get closed(): boolean {
+    return this.#peer.closed;
+  }
+
+  get call(): RouteCall {
+    const { user, caller, requestId, client, signal, logger } = this.#peer;
+    return new CustomCall({ service: this.#service, user, caller, requestId, client, signal, logger, headers: {} });
+  }
+
+  send(data: unknown): boolean {
+    const text: string | undefined = JSON.stringify(data);
+    if (text === undefined) throw new TypeError(`send: ${typeof data} is not JSON`);
+    return this.#peer.send(text);
+  }
+
+  close(code?: number, reason?: string): void {
+    this.#peer.close(code, reason);
+  }
+}

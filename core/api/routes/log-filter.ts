@@ -2,7 +2,7 @@
 import type { LogsQuery } from "../../../generated/types.ts";
 import { parseInstant } from "../../lib/instant.ts";
 import { LEVELS } from "../../observability/log-line.ts";
-import type { LogFilter } from "../../observability/log-query.ts";
+import type { LogFilter } from "../../observability/log-ring.ts";
 
 /** Fields of log lines by which a query may filter. */
 export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId", "tool"] as const;

@@ -2,9 +2,14 @@
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import type { Context, Route } from "../../http/route.ts";
-import { actingUser, requiredUser } from "../../identity/acting-user.ts";
-import { ANONYMOUS, conversationNotFound } from "../../identity/ownership.ts";
-import { type Principal, principalOf } from "../../identity/principal.ts";
+import {
+  ANONYMOUS,
+  actingUser,
+  conversationNotFound,
+  type Principal,
+  principalOf,
+  requiredUser,
+} from "../../identity/principal.ts";
 import { invalid, unlessNotFound } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";

@@ -4,7 +4,7 @@ import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { LEVELS, type Level, type LogEntry, logRecord } from "../../observability/log-line.ts";
-import { findLines, type LogFilter } from "../../observability/log-query.ts";
+import { findLines, type LogFilter } from "../../observability/log-ring.ts";
 import { BINDINGS, parseLogFilter, parseLogTime } from "./log-filter.ts";
 import { get } from "./row.ts";
 

@@ -3,7 +3,7 @@ import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import type { Context, EventReply } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import { parseEventCursor } from "../../workflows/input.ts";
+import { parseEventCursor } from "../../workflows/begin.ts";
 import { CHAT_EVENTS, findAgent, STREAM_FAILURE } from "./agents.ts";
 import { get, post } from "./row.ts";
 

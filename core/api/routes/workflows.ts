@@ -1,10 +1,9 @@
 /** Workflows and their executions. */
-
 import type { ExecuteWorkflowRequest, ExecutionStarted } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import { executionIdParam, executionQuery, parseEventCursor } from "../../workflows/input.ts";
+import { executionIdParam, executionQuery, parseEventCursor } from "../../workflows/begin.ts";
 import type { WorkflowAccess } from "../../workflows/workflows.ts";
 import { STREAM_FAILURE } from "./agents.ts";
 import { get, post } from "./row.ts";

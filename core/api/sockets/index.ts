@@ -1,12 +1,26 @@
 /** The sockets table: every WebSocket that the service offers. */
-
 import type { Service } from "../../app/service.ts";
-import type { SocketRoute } from "../../http/socket.ts";
-import { userIdOf } from "../../identity/user.ts";
+import type { SocketRoute } from "../../http/route.ts";
+import { principalOf, userIdOf } from "../../identity/principal.ts";
 import { messageOf } from "../../lib/errors.ts";
+import { openaiErrors } from "../../openai/errors.ts";
+import { openResponsesSocket } from "../../openai/socket.ts";
 import { LOG_SOCKET } from "./logs.ts";
 import { OBSERVABILITY_SOCKET } from "./observability.ts";
-import { RESPONSES_SOCKET } from "./responses.ts";
+
+// OpenAI's Responses over a WebSocket, at the path of `POST /v1/responses`.
+
+export const RESPONSES_SOCKET: SocketRoute<Service> = {
+  operation: "openai.responsesSocket",
+  path: "/v1/responses",
+  group: "execution",
+  summary: "Responses, one after the other: each message `response.create` is answered with its events",
+  errors: openaiErrors,
+  check(asked, { isolated }) {
+    principalOf(asked, isolated);
+  },
+  open: openResponsesSocket,
+};
 
 export const SOCKETS: readonly SocketRoute<Service>[] = [
   {

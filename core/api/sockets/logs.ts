@@ -1,17 +1,16 @@
 /** `/ws/logs`: lines of the log as they are written. */
-
 import { defaults } from "../../../generated/defaults.ts";
 import type { LogsQuery } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
 import type { Service } from "../../app/service.ts";
 import { requireValid, type Validator } from "../../http/decode.ts";
-import type { SocketRoute } from "../../http/socket.ts";
+import type { SocketRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { LogEntry } from "../../observability/log-line.ts";
-import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observability/log-query.ts";
+import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observability/log-ring.ts";
 import { parseLogFilter } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 

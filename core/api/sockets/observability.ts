@@ -1,13 +1,11 @@
 /** `/ws/observability` and below: spans as they start and end, and log lines. */
-
 import type { Service } from "../../app/service.ts";
-import type { Peer, SocketRoute } from "../../http/socket.ts";
+import type { Peer, SocketRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Text } from "../../lib/serialized.ts";
 import type { EntityType } from "../../observability/span.ts";
-import { isVisible, visibleOwner } from "../../traces/filter.ts";
-import type { SpanNews } from "../../traces/span-feed.ts";
+import { isVisible, type SpanNews, visibleOwner } from "../../traces/traces.ts";
 import type { LogNews } from "./log-news.ts";
 
 const ENTITY_TYPES: readonly EntityType[] = ["agent", "workflow", "tool"];

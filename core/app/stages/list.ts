@@ -4,18 +4,304 @@
  *
  * A reload makes the next generation of the service beside the current one: kept stages stay as they are, all others are made anew.
  */
-import { access, verifier } from "./access.ts";
-import { agents, histories, turns } from "./agents.ts";
+
+import { sep } from "node:path";
+import { A2a } from "../../a2a/a2a.ts";
+import { compileAgents } from "../../agents/compile.ts";
+import { openTurns } from "../../agents/conversation/turn-queue.ts";
+import { openHistories } from "../../agents/history/open.ts";
+import { createMeters, meteredNames } from "../../agents/meters.ts";
+import { customRoutes, customSockets } from "../../api/custom/routes.ts";
+import { ROUTES } from "../../api/routes/index.ts";
+import { OPENAI_ROUTES } from "../../api/routes/openai.ts";
+import { RESPONSES_SOCKET, SOCKETS } from "../../api/sockets/index.ts";
+import { logFeed } from "../../api/sockets/log-news.ts";
+import { accessProblems, compileAccess } from "../../auth/classes.ts";
+import { openVerifier } from "../../auth/provider.ts";
+import { compilePattern } from "../../http/pattern.ts";
+import type { Problem } from "../../lib/errors.ts";
+import { createSchemaCompiler } from "../../lib/json-schema.ts";
+import { PROJECT } from "../../lib/version.ts";
+import { ListChanges } from "../../mcp/list-changes.ts";
+import { createMcpServers } from "../../mcp/servers.ts";
+import { LogRing } from "../../observability/log-ring.ts";
+import { MetricsPage } from "../../observability/metrics/page.ts";
+import { openOtlp } from "../../observability/otlp/open.ts";
+import { createTracer } from "../../observability/tracer.ts";
+import { Responses } from "../../openai/responses.ts";
+import { Platform } from "../../platform/platform.ts";
+import { KeptRuns } from "../../runs/kept-runs.ts";
+import { openTraces } from "../../traces/open.ts";
+import { openWorkflows } from "../../workflows/open.ts";
+import type { Service } from "../service.ts";
 import { memories, memoryDomain } from "./memories.ts";
-import { meters, metrics, tracer, traces } from "./observability.ts";
-import { logs, platform } from "./platform.ts";
-import { a2a, mcpLists, mcpServers, responses } from "./protocols.ts";
-import { routes } from "./routes.ts";
-import { runs } from "./runs.ts";
-import { fixedBy, kept } from "./stage.ts";
+import type { Parts } from "./parts.ts";
+import { fixedBy, kept, type Stage } from "./stage.ts";
 import { membership, pluginHost, pluginStorage, replies, store } from "./store.ts";
 import { approvalInbox, approvals, declaredTools, mcpClients, models, tools } from "./tools.ts";
-import { workflows } from "./workflows.ts";
+
+// Stage: the workflows, and the engine that runs them.
+
+type WorkflowNeeds =
+  | "manifest"
+  | "loaded"
+  | "store"
+  | "membership"
+  | "tools"
+  | "agents"
+  | "registry"
+  | "meters"
+  | "tracer"
+  | "uses"
+  | "options";
+
+const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async (parts) => {
+  const { manifest, loaded, store, membership, options } = parts;
+  const { limits } = parts.meters;
+  const { engine, workflows, problems, start, idle, close, adopt } = await openWorkflows(manifest, loaded, {
+    store,
+    membership,
+    logger: options.logger,
+    refused: limits.count,
+    ...linked(parts),
+  });
+  limits.measure("server.limits.executions", () => engine.live.size);
+  return {
+    parts: { workflows, engine },
+    problems,
+    begin: start,
+    idle,
+    end: close,
+    adopt: (next) => adopt(next.manifest, next.loaded, linked(next)),
+  };
+};
+
+/** The parts with which definitions are compiled. */
+const linked = ({
+  loaded,
+  tools,
+  agents,
+  registry,
+  meters,
+  tracer,
+  uses,
+  options: { env },
+}: Pick<Parts, WorkflowNeeds>) => ({
+  tools,
+  agents,
+  registry,
+  schemas: createSchemaCompiler(),
+  configs: createSchemaCompiler({ defaults: true }),
+  env,
+  folder: loaded.folder,
+  meters: meters.workflows,
+  trace: tracer ?? undefined,
+  uses,
+});
+
+// Stages: the meters, the metrics page, and tracing.
+
+const meters: Stage<"manifest", "meters"> = ({ manifest }) => {
+  const meters = createMeters(manifest);
+  return {
+    parts: { meters },
+    adopt({ manifest }) {
+      // Declared before later stages use them. A name that is never counted does no harm.
+      meters.declare(meteredNames(manifest));
+      return {};
+    },
+  };
+};
+
+const metrics: Stage<"meters", "metrics"> = ({ meters }) => {
+  const metrics = new MetricsPage(meters);
+  return {
+    parts: { metrics },
+    adopt: () => ({ apply: () => metrics.renew() }),
+    begin: () => metrics.activity.start(),
+    end: () => metrics.close(),
+  };
+};
+
+type TraceNeeds = "manifest" | "store" | "meters" | "options";
+
+const traces: Stage<TraceNeeds, "traces"> = ({ manifest, store, meters, options }) => {
+  const traces = openTraces(manifest, store, options.logger, meters);
+  return { parts: { traces }, begin: () => traces.start(), end: () => traces.close() };
+};
+
+type TracerNeeds = "manifest" | "loaded" | "traces" | "meters" | "options";
+
+const tracer: Stage<TracerNeeds, "tracer"> = async ({ manifest, loaded, traces, meters, options }, failed) => {
+  const otlp = options.store && !failed ? await openOtlp(manifest, options, meters) : null;
+  const sinks = otlp === null ? [traces.sink] : [traces.sink, otlp.sink];
+  const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, sinks);
+  return { parts: { tracer }, end: () => otlp?.close() };
+};
+
+// Stage: the agent runs that are kept. It precedes the recovery of executions, which needs their definitions.
+
+type RunNeeds = "engine" | "agents" | "keepRuns" | "uses";
+
+const runs: Stage<RunNeeds | "approvals", "runs"> = ({ engine, approvals, ...first }) => {
+  const runs = new KeptRuns(engine, approvals);
+  const adopt = ({ agents, keepRuns, uses }: Omit<Pick<Parts, RunNeeds>, "engine">) => {
+    runs.adopt(
+      [...agents.values()].map(({ kept }) => kept),
+      uses,
+    );
+    keepRuns(runs);
+  };
+  adopt(first);
+  return { parts: { runs }, adopt: (next) => ({ apply: () => adopt(next) }) };
+};
+
+// Stage: the rows of the API, built in and custom.
+
+const routes: Stage<"manifest" | "registry", "routes" | "sockets" | "paths"> = ({ manifest, registry }) => {
+  const builtIn = manifest.server.openai ? ROUTES : ROUTES.filter((row) => !OPENAI_ROUTES.includes(row));
+  const ownSockets = manifest.server.openai ? SOCKETS : SOCKETS.filter((row) => row !== RESPONSES_SOCKET);
+  const custom = customRoutes(manifest, registry, builtIn, ownSockets);
+  const routes = [...builtIn, ...custom.routes];
+  const customized = customSockets(manifest, registry, ownSockets, routes);
+  const sockets = [...ownSockets, ...customized.sockets];
+  const paths = [...routes, ...sockets.map(({ path, group }) => ({ method: "WS", path, group }))];
+  const problems = [...custom.problems, ...customized.problems, ...unusedPatterns(manifest.server.corsRoutes, paths)];
+  return { parts: { routes, sockets, paths }, problems };
+};
+
+/** Patterns of `server.corsRoutes` that no route matches. */
+function unusedPatterns(corsRoutes: object, paths: Parts["paths"]): Problem[] {
+  const unused = Object.keys(corsRoutes).filter((text) => {
+    const pattern = compilePattern(text);
+    return !paths.some(({ method, path }) => pattern.matches(method, path));
+  });
+  const message = "no route of this version matches";
+  return unused.map((pattern) => ({ path: ["server", "corsRoutes", pattern], message, severity: "warning" }));
+}
+
+// Stages: agents over A2A and OpenAI's Responses, and the MCP servers of the manifest.
+
+type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | "runs" | "engine" | "options";
+
+const a2a: Stage<TaskNeeds | "meters", "a2a"> = ({ manifest, options: { logger }, meters, ...parts }) => {
+  const a2a = new A2a(manifest, { ...parts, logger, refused: meters.limits.count });
+  return {
+    parts: { a2a },
+    begin: () => a2a.start(),
+    adopt: ({ agents }) => ({ apply: () => a2a.adopt(agents) }),
+    end: () => a2a.close(),
+  };
+};
+
+const responses: Stage<"manifest" | "store" | "runs" | "options", "responses"> = ({
+  options: { logger },
+  ...parts
+}) => {
+  const responses = new Responses(parts.manifest, { ...parts, logger });
+  return {
+    parts: { responses },
+    begin: () => responses.start(),
+    idle: (timeout) => responses.idle(timeout),
+    end: () => responses.close(),
+  };
+};
+
+const mcpServers: Stage<"manifest" | "tools", "mcpServers"> = ({ manifest, tools }) => ({
+  parts: { mcpServers: createMcpServers<Service>(manifest, tools) },
+});
+
+const mcpLists: Stage<"tools" | "mcpServers", "mcpLists"> = (first) => {
+  const mcpLists = new ListChanges();
+  const use = ({ tools, mcpServers }: Pick<Parts, "tools" | "mcpServers">) => {
+    tools.onChange(() => mcpLists.check());
+    mcpLists.use(mcpServers);
+  };
+  use(first);
+  return { parts: { mcpLists }, idle: async () => mcpLists.close(), adopt: (next) => ({ apply: () => use(next) }) };
+};
+
+// Stages: the newest lines of the log, and the package updates and environment file of the service.
+
+const logs: Stage<"options", "logs" | "logNews"> = ({ options: { ring } }) => {
+  const logs = ring ?? new LogRing(0);
+  return { parts: { logs, logNews: logFeed(logs) } };
+};
+
+/** The folder with the package.json: that of the manifest if Penstock is installed as a package, else Penstock's own. */
+const projectOf = (folder: string): string => (PROJECT.includes(`${sep}node_modules${sep}`) ? folder : PROJECT);
+
+const platform: Stage<"manifest" | "host" | "loaded" | "options", "platform"> = ({
+  manifest,
+  host,
+  loaded: { folder },
+  options: { project = projectOf(folder) },
+}) => {
+  const source = {
+    ...host,
+    folder,
+    project,
+    get install() {
+      return manifest.updates.install;
+    },
+  };
+  return { parts: { platform: new Platform(source) } };
+};
+
+// Stages: the turns of conversations, the histories of agents, and the agents.
+
+type LastingNeeds = "manifest" | "store" | "membership" | "options";
+
+const turns: Stage<LastingNeeds, "turns"> = ({ manifest, options: { logger }, ...parts }) => {
+  const turns = openTurns(manifest, { ...parts, logger });
+  return { parts: { turns }, begin: turns.start, end: turns.close };
+};
+
+const histories: Stage<LastingNeeds, "histories"> = ({ manifest, options: { logger }, ...parts }) => {
+  const histories = openHistories(manifest, { ...parts, logger });
+  return { parts: { histories }, begin: () => histories.start(), end: () => histories.close() };
+};
+
+type AgentNeeds =
+  | "manifest"
+  | "tools"
+  | "models"
+  | "memories"
+  | "turns"
+  | "histories"
+  | "store"
+  | "meters"
+  | "uses"
+  | "options";
+
+const agents: Stage<AgentNeeds, "agents" | "keepRuns"> = ({ manifest, options: { logger }, ...parts }) => {
+  const { agents, problems, whenIdle, keepRuns } = compileAgents(manifest, { ...parts, logger });
+  return { parts: { agents, keepRuns }, problems, end: whenIdle };
+};
+
+// Stages: the verifier of user tokens, and the access rules of all routes.
+
+const verifier: Stage<"manifest" | "registry" | "host" | "loaded", "verifier"> = async ({
+  manifest,
+  registry,
+  host,
+  loaded: { variableOf },
+}) => {
+  const { verifier, problems } = await openVerifier(manifest, { registry, host, variableOf });
+  return { parts: { verifier }, problems };
+};
+
+const access: Stage<"manifest" | "paths" | "verifier" | "loaded" | "options", "access"> = ({
+  manifest: { auth },
+  paths,
+  verifier,
+  loaded: { isWritten },
+  options: { env },
+}) => {
+  const provided = verifier?.publicRoutes ?? [];
+  const problems = accessProblems(auth, { routes: paths, provided, env, isWritten });
+  return { parts: { access: compileAccess(auth, paths, provided) }, problems };
+};
 
 export const STAGES = [
   // The stages up to here find most problems and have no side effects: the store is opened only if they find none.

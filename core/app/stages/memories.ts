@@ -1,15 +1,16 @@
 /** Stages: what the memories share, including the indexes of semantic search, and the memories of the manifest. */
 
+import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import { approvalPlace } from "../../approvals/rows.ts";
-import { ANONYMOUS } from "../../identity/ownership.ts";
-import { isIsolated } from "../../identity/principal.ts";
+import { ANONYMOUS, isIsolated } from "../../identity/principal.ts";
 import { messageOf } from "../../lib/errors.ts";
+import type { Uses } from "../../lib/uses.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { OnDelete } from "../../memory/domain.ts";
 import { openDomain } from "../../memory/memories.ts";
 import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
 import type { Semantic } from "../../memory/semantic/semantic.ts";
-import { followingEmbeddings } from "./embeddings.ts";
+import type { Models } from "../../models/models.ts";
 import type { Stage } from "./stage.ts";
 
 type DomainNeeds = "manifest" | "approvals" | "store" | "registry" | "host" | "models" | "uses" | "meters" | "options";
@@ -78,3 +79,49 @@ export const memories: Stage<"manifest" | "memoryDomain", "memories"> = async ({
 
 /** The problem when a memory or an index cannot read its data in the store. */
 const unreadable = (error: unknown) => ({ path: ["store"], message: messageOf(error) });
+
+// The embedding models of the current generation, for indexes that outlive it.
+
+interface Source {
+  readonly models: Models;
+  /** Counts the calls in progress that use these models. */
+  readonly uses: Uses;
+}
+
+interface FollowingEmbeddings {
+  embedding(name: string): EmbeddingModelV3;
+  /** Uses these models from now on; calls in progress finish with those that they started with. */
+  follow(source: Source): void;
+}
+
+export function followingEmbeddings(first: Source): FollowingEmbeddings {
+  let { models, uses } = first;
+  return {
+    embedding(name) {
+      const { specificationVersion, provider, modelId } = models.embedding(name);
+      return {
+        specificationVersion,
+        provider,
+        modelId,
+        get maxEmbeddingsPerCall() {
+          return models.embedding(name).maxEmbeddingsPerCall;
+        },
+        get supportsParallelCalls() {
+          return models.embedding(name).supportsParallelCalls;
+        },
+        async doEmbed(call) {
+          const begun = uses;
+          begun.enter();
+          try {
+            return await models.embedding(name).doEmbed(call);
+          } finally {
+            begun.leave();
+          }
+        },
+      };
+    },
+    follow(source) {
+      ({ models, uses } = source);
+    },
+  };
+}

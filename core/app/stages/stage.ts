@@ -2,8 +2,8 @@
  * Defines the stages of boot, and assembles a list of them. A stage is a function from the parts made so far to the parts that it
  * makes; TypeScript rejects a list in which a stage needs a part that only a later one makes.
  */
-import type { Path, Problem } from "../../lib/problem.ts";
-import { hasErrors, type Issue } from "../../manifest/issues.ts";
+import type { Path, Problem } from "../../lib/errors.ts";
+import { hasErrors, type Issue } from "../../manifest/manifest.ts";
 import type { Parts } from "./parts.ts";
 
 /** The functions of a stage in the life cycle of the service, all optional. */

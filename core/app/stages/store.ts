@@ -1,17 +1,33 @@
 /** Stages: the store of the manifest, and the storage of plugins. */
-import { messageOf } from "../../lib/errors.ts";
-import type { Problem } from "../../lib/problem.ts";
+import { CommitConflict, messageOf, type Problem } from "../../lib/errors.ts";
+import type { Meters } from "../../observability/metrics/meters.ts";
 import { KeptReplies } from "../../storage/kept-replies.ts";
-import { measured } from "../../storage/measured-store.ts";
 import { Membership } from "../../storage/membership.ts";
 import { createMemoryStore } from "../../storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
 import { isPostgresUrl, parsePostgresUrl } from "../../storage/postgres-settings.ts";
-import { isShared } from "../../storage/sharing.ts";
-import type { Store } from "../../storage/store.ts";
+import { isShared, type Store } from "../../storage/store.ts";
 import { boundUsers } from "../../storage/stored-bytes.ts";
 import type { Parts } from "./parts.ts";
 import type { Stage } from "./stage.ts";
+
+// Wraps a store to count and time its commits, without making anybody wait longer.
+
+const measured = (store: Store, meters: Pick<Meters, "commits" | "commitDurations">): Store => ({
+  ...store,
+  commit(commit) {
+    const started = performance.now();
+    const committed = store.commit(commit);
+    committed.then(
+      () => {
+        meters.commits.count("ok");
+        meters.commitDurations.observe(performance.now() - started);
+      },
+      (error) => meters.commits.count(error instanceof CommitConflict ? "conflict" : "error"),
+    );
+    return committed;
+  },
+});
 
 type StoreNeeds = "manifest" | "loaded" | "registry" | "host" | "meters" | "options";
 

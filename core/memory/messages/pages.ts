@@ -1,14 +1,20 @@
 /** Pages of the messages of a conversation, as JSON text that is not parsed on the way to the client. */
 import type { Message } from "../../../generated/types.ts";
 import { joined, type Text } from "../../lib/serialized.ts";
-import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
-import { conversationKey, messageKey, messageRows } from "../../storage/keys.ts";
-import { sizeOf, wholeRows } from "../../storage/large-rows.ts";
+import {
+  conversationKey,
+  encodeNumber,
+  messageKey,
+  messageRows,
+  NUMBER_LIMIT,
+  positionFromKey,
+} from "../../storage/keys.ts";
+import { sizeOf, wholeRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
-import type { MessageQuery } from "../memory.ts";
-import { parseMessages, roleHead } from "../records/message.ts";
-import { findMessages } from "./write.ts";
+import type { Discarded, Earlier, EarlierQuery, MessageQuery } from "../memory.ts";
+import { parseMessages, roleHead } from "../records/conversation.ts";
+import { findMessages, summaryBefore } from "./write.ts";
 
 const ROWS_PER_READ = 200;
 /** Longer messages are only measured at first, and read when they are sent. */
@@ -64,7 +70,7 @@ export async function messagePage(
  *
  * @param most characters of all together: limits the result to the newest that fit, but at least one
  */
-export async function newestMessages(
+async function newestMessages(
   { store, recent }: Pick<Domain, "store" | "recent">,
   conversation: number,
   bounds: Bounds,
@@ -202,4 +208,63 @@ async function narrow(
   if (upper !== undefined && (before === undefined || upper < before)) bounds.before = upper;
   if (lower !== undefined && (after === undefined || lower > after)) bounds.after = lower;
   return undefined;
+}
+
+// The stored messages of a conversation, in addition to those that a client posts.
+
+interface EarlierPage extends Pick<Earlier, "before" | "discarded" | "last" | "summary"> {
+  /** Undefined when it has been deleted. */
+  readonly conversation: Row | undefined;
+  /** Null when they are too large together. */
+  readonly messages: readonly Message[] | null;
+}
+
+/**
+ * The newest messages before the first one that the client posts again: from there on the client's list replaces them. Stored
+ * messages after the last one that it posts again are a branch that it has abandoned.
+ */
+export async function earlierMessages(
+  domain: Domain,
+  number: number,
+  query: EarlierQuery,
+  summarized: boolean,
+): Promise<EarlierPage> {
+  const { limit, most, posted = [], complete = false } = query;
+  const known = [...(await findMessages(domain, number, posted))].sort(([, left], [, right]) =>
+    left < right ? -1 : 1,
+  );
+  const before = known[0]?.[1] ?? (complete ? NOWHERE : undefined);
+  const [last, end] = known.at(-1) ?? [];
+  const [page, discarded, summary] = await Promise.all([
+    newestBefore(domain, number, { limit, most }, before),
+    end === undefined ? null : messagesAfter(domain, number, end),
+    summarized ? summaryBefore(domain.store, number, before) : undefined,
+  ]);
+  return { ...page, before, discarded, last, summary };
+}
+
+/** A position before all others. */
+const NOWHERE = "";
+
+async function newestBefore(
+  domain: Domain,
+  number: number,
+  { limit, most }: { limit: number; most: number | undefined },
+  before: string | undefined,
+) {
+  if (limit === 0 || before === NOWHERE)
+    return { conversation: await domain.store.get(conversationKey(number)), messages: [] };
+  return newestMessages(
+    domain,
+    number,
+    before === undefined ? {} : { before: messageKey(number, before) },
+    limit,
+    most,
+  );
+}
+
+async function messagesAfter({ store }: Domain, number: number, position: string): Promise<Discarded | null> {
+  const range = { prefix: messageRows(number), after: messageKey(number, position), reverse: true, limit: 1 };
+  const [newest] = await store.scan(range);
+  return newest === undefined ? null : { after: position, until: positionFromKey(newest.key) };
 }

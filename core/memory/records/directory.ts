@@ -1,9 +1,8 @@
 /** Finds conversations by id, with bounded caches of their numbers and of their last known snapshots. */
 import { CommitConflict, invalid, quoted, ServiceError, unavailable } from "../../lib/errors.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
-import { findIdPlace, findIdPlaces, type IdPlace, type IdSpaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
-import type { Row, Store } from "../../storage/store.ts";
+import { findIdPlace, findIdPlaces, type IdPlace, type IdSpaces, type Row, type Store } from "../../storage/store.ts";
 import { type ConversationRef, conversationIdentity, isRowOf, parseSnapshot, type Snapshot } from "./conversation.ts";
 
 /** Of the snapshots in each of the two generations of the cache: some ten thousand. */
@@ -34,7 +33,7 @@ interface Usage {
 
 /**
  * In all methods `owner` is the user whose conversation with an id is meant. It is looked up among the user's own ids and among the
- * ids that all users share (storage/id-spaces.ts), where it may turn out to be another user's. When no ids belong to users, and
+ * ids that all users share (storage/store.ts), where it may turn out to be another user's. When no ids belong to users, and
  * for an undefined owner, only the shared ids are searched.
  */
 export class Conversations {

@@ -5,17 +5,67 @@
  */
 import { CommitConflict } from "../../lib/errors.ts";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
-import type { VectorEntry, VectorHit, VectorQuery } from "../../plugin/plugin.ts";
+import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
+import { encodeShortText as part } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
-import type { Commit, Row, Store } from "../../storage/store.ts";
+import { type Commit, type Row, removeUnchanged, type Store } from "../../storage/store.ts";
 import type { VectorTables } from "../../storage/vector-tables.ts";
-import type { IndexLayout } from "./layout.ts";
-import { Nearest, similarity } from "./nearest.ts";
-import { readVector, type VectorRow, writeVector } from "./rows.ts";
+import { Nearest, similarity } from "./matrix.ts";
+import { readVector, type VectorRow, writeVector, writeWaiting } from "./rows.ts";
 import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 import { createVectorCache, type VectorCache } from "./vector-cache.ts";
-import type { FinishedRow, VectorIndex } from "./vector-index.ts";
+
+// The keys of an index's rows: vectors, texts that wait to be embedded, change counters, and the state.
+
+const ROOT = "semantic";
+
+/** What the keys of the vectors of all memories begin with. */
+export const ALL_VECTORS = `${ROOT}/vectors/`;
+/** What an earlier version kept beside the vectors: copies as bytes, and what was deleted since they were made. */
+export const OBSOLETE_ROWS = [`${ROOT}/packs/`, `${ROOT}/deletions/`];
+
+export interface IndexLayout {
+  /** Provider, model and dimensions of the vectors. */
+  readonly state: string;
+  /** Prefix of all vectors, of those of one owner, or of those of one conversation. */
+  vectors(owner?: string, conversation?: string): string;
+  vector(place: MessagePlace): string;
+  /** Prefix of the counters of all owners who ever had a vector. */
+  readonly counters: string;
+  /** A counter that rises with every vector of the owner that is written, so that caches notice that they are out of date. */
+  counter(owner: string): string;
+  /** Prefix of the vectors of the owner with this counter. */
+  vectorsOfCounter(key: string): string;
+  /** Prefix of all waiting rows, of those of one owner, or of those of one conversation. */
+  waiting(owner?: string, conversation?: string): string;
+  wait(place: MessagePlace): string;
+  /** A conversation whose vectors a plugin has yet to delete; sorts before the other waiting rows of the conversation. */
+  waitingConversation(owner: string, conversation: string): string;
+}
+
+export function createLayout(memory: string): IndexLayout {
+  const name = part(memory);
+  const below = (kind: string) => (owner?: string, conversation?: string) => {
+    const ofAll = `${ROOT}/${kind}/${name}/`;
+    if (owner === undefined) return ofAll;
+    return conversation === undefined ? `${ofAll}${part(owner)}/` : `${ofAll}${part(owner)}/${part(conversation)}/`;
+  };
+  const vectors = below("vectors");
+  const waiting = below("waiting");
+  const counters = below("changes")();
+  return {
+    state: `${ROOT}/state/${name}`,
+    vectors,
+    vector: ({ owner, conversation, message }) => `${vectors(owner, conversation)}${part(message)}`,
+    counters,
+    counter: (owner) => counters + part(owner),
+    vectorsOfCounter: (key) => `${vectors()}${key.slice(counters.length)}/`,
+    waiting,
+    wait: ({ owner, conversation, message }) => `${waiting(owner, conversation)}${part(message)}`,
+    waitingConversation: (owner, conversation) => waiting(owner, conversation).slice(0, -1),
+  };
+}
 
 // Finds the vectors that are nearest to a query: candidates from the cache, compared again by their rows in the store.
 
@@ -219,4 +269,94 @@ export function createExactVectors(
   }
 
   return { idle, dropMessages, dropConversation, finish, put, delete: remove, clear, search };
+}
+
+/*
+ * Vectors that a plugin keeps outside of the store. No commit can change them, so that deletions wait in the store like texts that wait
+ * to be embedded, and are retried until the plugin has done them.
+ */
+
+export function createPluginVectors(
+  store: Store,
+  layout: IndexLayout,
+  state: IndexState,
+  vectors: Vectors,
+): VectorIndex {
+  function dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
+    for (const { owner, conversation, message } of places) {
+      const place = { owner, conversation, message };
+      draft.put.push([layout.wait(place), writeWaiting({ kind: "delete", ...place })]);
+    }
+  }
+
+  function dropConversation(draft: Draft, owner: string, conversation: string): void {
+    draft.clear.push(layout.waiting(owner, conversation));
+    const row = writeWaiting({ kind: "deleteConversation", owner, conversation });
+    draft.put.push([layout.waitingConversation(owner, conversation), row]);
+  }
+
+  /** Calls the plugin before the commit: after a crash in between it gets the same call again. */
+  async function finish(finished: readonly FinishedRow[]): Promise<void> {
+    // Another process may have rebuilt the index.
+    await state.refresh();
+    const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
+    if (entries.length > 0) await vectors.put(entries);
+    await Promise.all(finished.map((one) => removeUnchanged(store, one)));
+  }
+
+  async function put(entries: readonly VectorEntry[]): Promise<void> {
+    await vectors.put(entries);
+  }
+
+  async function clear(): Promise<void> {
+    await vectors.clear();
+  }
+
+  async function remove(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
+    await vectors.delete(places);
+  }
+
+  async function idle(): Promise<void> {}
+
+  async function search(query: VectorQuery): Promise<VectorHit[]> {
+    const { owner, conversation, limit, threshold } = query;
+    const hits = await vectors.search(query);
+    // The plugin is not trusted to keep owners apart.
+    return hits
+      .filter((hit) => owner === undefined || hit.owner === owner)
+      .filter((hit) => conversation === undefined || hit.conversation === conversation)
+      .filter(({ score }) => score >= threshold)
+      .sort((a, b) => b.score - a.score)
+      .slice(0, limit);
+  }
+
+  return { dropMessages, dropConversation, finish, put, clear, delete: remove, idle, search };
+}
+
+// The interface of a place for vectors: the store, or a plugin.
+
+/** A row of the queue that is done: a text that has its vector, or a deletion. */
+export interface FinishedRow {
+  /** The key of the waiting row, which is deleted unless it has changed. */
+  readonly key: string;
+  readonly revision: number;
+  /** Undefined for a deletion, and for a text that nothing is similar to. */
+  readonly row?: VectorRow | undefined;
+}
+
+export interface VectorIndex {
+  /** Adds to a commit the removal of the messages' vectors and waiting texts. */
+  dropMessages(draft: Draft, places: readonly MessagePlace[]): void;
+  /** Adds to a commit the removal of everything of a conversation. */
+  dropConversation(draft: Draft, owner: string, conversation: string): void;
+  /** Stores vectors and deletes their waiting rows. A row that has changed meanwhile stays in the queue. */
+  finish(finished: readonly FinishedRow[]): Promise<void>;
+  /** Stores vectors that have no waiting row. */
+  put: Vectors["put"];
+  /** Deletes messages, or whole conversations, in a commit of its own. */
+  delete: Vectors["delete"];
+  clear: Vectors["clear"];
+  search(query: VectorQuery): ReturnType<Vectors["search"]>;
+  /** Resolves when nothing is done in the background. */
+  idle(): Promise<void>;
 }

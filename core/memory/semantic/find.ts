@@ -1,13 +1,17 @@
 /** Finds messages by meaning. */
 import type { Message, SearchResults } from "../../../generated/types.ts";
-import { isSomebody } from "../../identity/ownership.ts";
+import { isSomebody } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import { conversationKey, messageKey, userTotal } from "../../storage/keys.ts";
 import type { Domain } from "../domain.ts";
 import type { SimilarQuery } from "../memory.ts";
-import { parseConversation, type Snapshot } from "../records/conversation.ts";
-import { parseMessage } from "../records/message.ts";
-import { conversationNumber, indexName } from "../records/target.ts";
+import {
+  conversationNumber,
+  indexName,
+  parseConversation,
+  parseMessage,
+  type Snapshot,
+} from "../records/conversation.ts";
 import type { Semantic } from "./semantic.ts";
 
 interface FindQuery {

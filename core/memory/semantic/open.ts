@@ -1,26 +1,118 @@
 /** Opens the semantic indexes of a manifest's memories, and checks that they fit the configured embeddings. */
+
+import type { Logger } from "pino";
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
-import { messageOf } from "../../lib/errors.ts";
-import type { Problem } from "../../lib/problem.ts";
+import { invalid, messageOf, type Problem, ServiceError, unavailable } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { createInstance } from "../../registry/create.ts";
 import { guarded } from "../../registry/guarded.ts";
 import type { Store } from "../../storage/store.ts";
 import type { VectorTables } from "../../storage/vector-tables.ts";
-import type { NamedEmbedding } from "../embedding/embedding.ts";
+import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
 import { type EmbeddingSource, openEmbedding } from "../embedding/open.ts";
-import { createExactVectors } from "./exact.ts";
-import { createSemanticIndex } from "./index.ts";
-import { ALL_VECTORS, createLayout, type IndexLayout, OBSOLETE_ROWS } from "./layout.ts";
-import { createPluginVectors } from "./plugin-vectors.ts";
-import { createEmbeddingQueue } from "./queue.ts";
-import { readVector } from "./rows.ts";
-import type { Semantic } from "./semantic.ts";
+import {
+  ALL_VECTORS,
+  createExactVectors,
+  createLayout,
+  createPluginVectors,
+  type IndexLayout,
+  OBSOLETE_ROWS,
+  type VectorIndex,
+} from "./exact.ts";
+import { normalize } from "./matrix.ts";
+import { createEmbeddingQueue, type EmbeddingQueue } from "./queue.ts";
+import { readVector, type VectorRow, writeWaiting } from "./rows.ts";
+import type { Draft, MessagePlace, Semantic, SemanticHit, SemanticQuery } from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
 import { createVectorCache, type VectorCache } from "./vector-cache.ts";
-import type { VectorIndex } from "./vector-index.ts";
 
-export interface SemanticSource extends EmbeddingSource {
+// The semantic index of one memory: saved texts wait in a queue to be embedded, searches are compared with the stored vectors.
+
+/** Only this much of a message, and of a query, is embedded. */
+const MAX_TEXT_CHARACTERS = 8_000;
+/** How long a search waits for texts that were saved just before. */
+const MAX_WAIT_MS = 2_000;
+/** Rounding of 32-bit numbers: the similarity of a vector to itself may differ from 1 by this much. */
+const ROUNDING_ERROR = 1e-6;
+const FAILURE_MESSAGES = { embed: "the text could not be embedded", search: "the index of vectors did not answer" };
+
+interface IndexParts {
+  layout: IndexLayout;
+  state: IndexState;
+  embedding: NamedEmbedding;
+  index: VectorIndex;
+  queue: EmbeddingQueue;
+  logger: Logger;
+}
+
+function createSemanticIndex(parts: IndexParts): Semantic {
+  function saved(draft: Draft, place: MessagePlace, text: string): void {
+    const { index, layout } = parts;
+    const { owner, conversation, message } = place;
+    if (text.trim() === "") {
+      index.dropMessages(draft, [place]);
+      return;
+    }
+    const row = writeWaiting({ kind: "embed", owner, conversation, message, text: text.slice(0, MAX_TEXT_CHARACTERS) });
+    draft.put.push([layout.wait(place), row]);
+  }
+
+  function deleted(draft: Draft, places: readonly MessagePlace[]): void {
+    if (places.length > 0) parts.index.dropMessages(draft, places);
+  }
+
+  function conversationDeleted(draft: Draft, owner: string, conversation: string): void {
+    parts.index.dropConversation(draft, owner, conversation);
+  }
+
+  function committed(): void {
+    parts.queue.wake();
+  }
+
+  async function search(query: SemanticQuery): Promise<SemanticHit[]> {
+    const { queue, layout, state, index } = parts;
+    const { owner, conversation, limit, threshold, signal } = query;
+    const [vector] = await Promise.all([embed(query.text, signal), state.refresh()]);
+    if (vector === null) return [];
+    // After the query was embedded: the time that a local encoder needs to load is not part of the wait.
+    await queue.waitFor(layout.waiting(owner, owner === undefined ? undefined : conversation), MAX_WAIT_MS);
+    const least = threshold - ROUNDING_ERROR;
+    const hits = await withErrors("search", signal, () =>
+      index.search({ vector, owner, conversation, limit, threshold: least, signal }),
+    );
+    return hits.map(({ score, ...place }) => ({ ...place, score: Math.min(1, score) }));
+  }
+
+  /** Null when the vector is all zeros, and so similar to nothing. */
+  async function embed(text: string, signal: AbortSignal | undefined): Promise<Float32Array | null> {
+    const { embedding } = parts;
+    const [vector] = await withErrors("embed", signal, () =>
+      embedding.embed([text.slice(0, MAX_TEXT_CHARACTERS)], signal),
+    );
+    normalize(vector!);
+    return vector!.some((number) => number !== 0) ? vector! : null;
+  }
+
+  /** Logs failures of the embedding or the vectors, and turns them into errors for the client. */
+  async function withErrors<T>(
+    step: "embed" | "search",
+    signal: AbortSignal | undefined,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof ServiceError || signal?.aborted) throw error;
+      parts.logger.warn({ err: error }, `semantic memory: ${step} failed: ${messageOf(error)}`);
+      if (error instanceof EmbeddingRefused) throw invalid("the embedding model refused the text that is searched for");
+      throw unavailable(`semantic search is not available: ${FAILURE_MESSAGES[step]}`, 5);
+    }
+  }
+
+  return { embedding: parts.embedding, saved, deleted, conversationDeleted, committed, search };
+}
+
+interface SemanticSource extends EmbeddingSource {
   store: Store;
   /** The models have problems that are reported already, so that an unknown provider of an embedding is not reported again. */
   modelsFailed?: boolean;
@@ -123,7 +215,7 @@ async function openIndex(
   return { semantic: createSemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
 }
 
-export type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;
+type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;
 
 /** Memories with the same embedding share it. */
 export function createEmbeddings(source: EmbeddingSource): Embeddings {
@@ -136,7 +228,7 @@ export function createEmbeddings(source: EmbeddingSource): Embeddings {
   };
 }
 
-export const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMemoryManifest): IndexSettings => ({
+const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMemoryManifest): IndexSettings => ({
   provider: embedding.provider,
   model: embedding.model,
   dimensions: embedding.dimensions,
@@ -156,7 +248,7 @@ async function openTables({ pgvector }: SemanticMemoryManifest, { vectors }: Sto
 }
 
 /** @throws Error with a message for the author of the manifest */
-export async function openVectors(
+async function openVectors(
   name: string,
   settings: SemanticMemoryManifest,
   layout: IndexLayout,
@@ -177,4 +269,108 @@ export async function openVectors(
     throw new PgvectorMissing(`cannot be required of the plugin ${use}, but of exact alone`);
   const vectors = await createInstance(plugin, config, { name, logger, env, signal, onClose, keyv });
   return createPluginVectors(store, layout, state, guarded(vectors, ["put", "delete", "search", "clear"]));
+}
+
+// Rebuilds an index from the messages: after a change of the embedding, or when messages are missing from it.
+
+/** Texts that are embedded and stored together. */
+const BATCH_TEXTS = 64;
+const VECTORS_PER_REMOVAL = 1_000;
+
+export interface SearchedMessage extends MessagePlace {
+  /** Messages without text are skipped. */
+  readonly text: string;
+}
+
+export interface Reindexed {
+  /** Messages that can be found now. */
+  indexed: number;
+  /** Messages whose text the model refused. */
+  refused: number;
+}
+
+/**
+ * Rebuilds the index of one memory. Until the end the index is marked as incomplete, so that the next boot reports an interrupted
+ * run. The next run begins from the start.
+ *
+ * @param messages all messages of the memory
+ * @param progress called after each batch
+ * @throws Error when the embedding, the vectors or the store fail
+ */
+export async function reindex(
+  name: string,
+  settings: SemanticMemoryManifest,
+  source: SemanticSource & { embeddings: Embeddings },
+  messages: AsyncIterable<SearchedMessage>,
+  progress: (done: Reindexed) => void,
+): Promise<Reindexed> {
+  const { store, host } = source;
+  const embedding = await source.embeddings(settings);
+  const layout = createLayout(name);
+  const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings));
+  await removeVectors(store, layout.vectors());
+  const index = await openVectors(name, settings, layout, state, source, createVectorCache());
+  await index.clear();
+  const done: Reindexed = { indexed: 0, refused: 0 };
+  for await (const batch of batches(messages)) {
+    const embedded = await embedEach(embedding, batch, host.signal);
+    const found = embedded.filter((entry) => entry !== null);
+    if (found.length > 0) {
+      await state.setDimensions(found[0]!.vector.length);
+      await index.put(found);
+    }
+    done.indexed += found.length;
+    done.refused += batch.length - found.length;
+    progress(done);
+  }
+  // Rows that an earlier process left in the queue: messages that are indexed by now, and deletions for a plugin.
+  const logger = host.logger.child({ memory: name });
+  await createEmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal }).drain();
+  await index.idle();
+  await state.finish();
+  return done;
+}
+
+/** In slices, while nobody uses the index: where the database compares vectors, each takes some time with it. */
+async function removeVectors(store: Store, prefix: string): Promise<void> {
+  for (;;) {
+    const rows = await store.scan({ prefix, limit: VECTORS_PER_REMOVAL, longest: 1 });
+    if (rows.length === 0) return;
+    await store.commit({ delete: rows.map(({ key }) => key) });
+  }
+}
+
+async function* batches(messages: AsyncIterable<SearchedMessage>): AsyncGenerator<SearchedMessage[]> {
+  let batch: SearchedMessage[] = [];
+  for await (const message of messages) {
+    if (message.text.trim() === "") continue;
+    batch.push(message);
+    if (batch.length < BATCH_TEXTS) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}
+
+/** Null for texts that the model refuses. */
+async function embedEach(
+  embedding: NamedEmbedding,
+  batch: readonly SearchedMessage[],
+  signal: AbortSignal,
+): Promise<(VectorRow | null)[]> {
+  try {
+    const vectors = await embedding.embed(
+      batch.map(({ text }) => text.slice(0, MAX_TEXT_CHARACTERS)),
+      signal,
+    );
+    return batch.map(({ owner, conversation, message }, position) => {
+      return { owner, conversation, message, vector: normalize(vectors[position]!) };
+    });
+  } catch (error) {
+    if (!(error instanceof EmbeddingRefused)) throw error;
+    if (batch.length === 1) return [null];
+    const middle = batch.length >> 1;
+    const first = await embedEach(embedding, batch.slice(0, middle), signal);
+    return [...first, ...(await embedEach(embedding, batch.slice(middle), signal))];
+  }
 }

@@ -8,11 +8,10 @@ import { backOff } from "../../lib/retry.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
-import type { IndexLayout } from "./layout.ts";
-import { normalize } from "./nearest.ts";
+import type { FinishedRow, IndexLayout, VectorIndex } from "./exact.ts";
+import { normalize } from "./matrix.ts";
 import { readWaiting, type Waiting } from "./rows.ts";
 import type { IndexState } from "./state.ts";
-import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 /** Rows of one round. */
 const BATCH_ROWS = 64;

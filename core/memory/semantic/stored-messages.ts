@@ -8,11 +8,8 @@ import {
 } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
-import { parseConversation } from "../records/conversation.ts";
-import { parseMessage } from "../records/message.ts";
-import { searchableText } from "../records/searchable-text.ts";
-import { messagePlace } from "../records/target.ts";
-import type { SearchedMessage } from "./reindex.ts";
+import { messagePlace, parseConversation, parseMessage, searchableText } from "../records/conversation.ts";
+import type { SearchedMessage } from "./open.ts";
 
 /** Messages may be large. */
 const MESSAGES_PER_READ = 100;

@@ -1,6 +1,6 @@
 /** The vectors of owners who search, in memory: a bounded number of bytes, of which the least recently used are given up. */
 import { nextTurn } from "../../lib/event-loop-turns.ts";
-import { longestOfMany, wholeRows } from "../../storage/large-rows.ts";
+import { longestOfMany, wholeRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { Matrix } from "./matrix.ts";
 import { readVector } from "./rows.ts";

@@ -5,9 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Dispatcher } from "undici";
 import { messageOf } from "../../lib/errors.ts";
-import { type CassetteAnswer, fileName, requestKey, writeCassette } from "./cassette.ts";
-import { cleanAnswer } from "./clean.ts";
-import { readRequest } from "./request.ts";
+import { type CassetteAnswer, cleanAnswer, fileName, readRequest, requestKey, writeCassette } from "./cassette.ts";
 
 /** Prompts are for the owner of the process alone, unless files are shared with intent. */
 const PRIVATE_FOLDER = 0o700;

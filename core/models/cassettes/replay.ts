@@ -5,17 +5,17 @@ import type { Dispatcher } from "undici";
 import { messageOf } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 import {
+  AnswerNotRecorded,
   type Cassette,
   type CassetteAnswer,
   type CassetteRequest,
   decodeChunk,
   fileName,
   readCassette,
+  readRequest,
   requestKey,
 } from "./cassette.ts";
-import { AnswerNotRecorded } from "./not-recorded.ts";
 import type { CassetteIntercept } from "./record.ts";
-import { readRequest } from "./request.ts";
 
 // Describes how a request differs from the most similar recorded one.
 

@@ -2,11 +2,14 @@
  * The `fetch` that AI SDK packages get: it keeps connections by origin, an abort closes the socket at once, there is no time limit but
  * that for connecting, and a redirect to another origin, which would receive the key, is not followed.
  */
+
+import { Readable } from "node:stream";
+import type { ReadableStream as NodeStream } from "node:stream/web";
 import undici, { type Dispatcher } from "undici";
+import { decoded } from "../../outbound/body.ts";
 import { askAgain } from "../../outbound/closed.ts";
 import { createOutboundAgent } from "../../outbound/proxy.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
-import { decodeBody } from "./decode-body.ts";
 
 // One HTTP request of undici, as a `Response`.
 
@@ -237,4 +240,26 @@ function dispatch(
       call,
     );
   });
+}
+
+// Decodes bodies that a provider has compressed without being asked to.
+
+/** Returns the response itself when its body is plain. */
+export function decodeBody(response: Response): Response {
+  const encoding = response.headers.get("content-encoding");
+  if (encoding === null || response.body === null) return response;
+  const body = decoded(Readable.fromWeb(response.body as NodeStream), encoding);
+  const plain = new Response(ReadableStream.from(bounded(body)), response);
+  for (const name of ["content-encoding", "content-length"]) plain.headers.delete(name);
+  return plain;
+}
+
+/** Limits the decoded size: a few bytes may expand to very many. */
+async function* bounded(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const chunk of chunks) {
+    bytes += chunk.length;
+    if (bytes > MAX_ANSWER_BYTES) throw new AnswerTooLarge();
+    yield chunk;
+  }
 }

@@ -1,8 +1,7 @@
 /** Downloads one file that a client has named by URL, within bounds. */
 import type { AllowedAddresses } from "../../outbound/allowed-addresses.ts";
-import { leave, readBytes } from "../../outbound/body.ts";
+import { decoded, leave, readBytes } from "../../outbound/body.ts";
 import { askAgain } from "../../outbound/closed.ts";
-import { decoded } from "../../outbound/decompress.ts";
 import { GuardedClient } from "../../outbound/guarded-client.ts";
 
 export interface DownloadedFile {

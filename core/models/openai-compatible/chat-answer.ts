@@ -4,9 +4,9 @@
  */
 import { StringDecoder } from "node:string_decoder";
 import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin/plugin.ts";
-import type { ThoughtName } from "./carried.ts";
 import { ChatParts, parseEvent } from "./chat-parts.ts";
 import { MAX_ERROR_CHARACTERS, refusedCall } from "./refused-call.ts";
+import type { ThoughtName } from "./request-body.ts";
 import type { Receiver, ResponseHeaders, UpstreamCall } from "./upstream-call.ts";
 
 // Reads server-sent events from chunks that are split anywhere; skips a byte order mark. Only `data` fields are read.

@@ -7,7 +7,7 @@ import {
   type LanguageModelV3Usage,
   ModelRefusal,
 } from "../../plugin/plugin.ts";
-import { Carried, type ThoughtName } from "./carried.ts";
+import { Carried, type ThoughtName } from "./request-body.ts";
 import { ToolCalls } from "./tool-calls.ts";
 import type { WireChoice, WireChunk, WireDelta, WireUsage } from "./wire.ts";
 

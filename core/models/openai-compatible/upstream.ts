@@ -2,8 +2,7 @@
 import type { Aborts } from "../../lib/aborts.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { Host, ModelTimeouts } from "../../plugin/plugin.ts";
-import { createConnections } from "./connections.ts";
-import { type Receiver, UpstreamCall } from "./upstream-call.ts";
+import { createConnections, type Receiver, UpstreamCall } from "./upstream-call.ts";
 
 interface UpstreamConfig {
   readonly baseURL: URL;

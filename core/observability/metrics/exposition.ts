@@ -2,11 +2,49 @@
 import { performance } from "node:perf_hooks";
 import { collectDefaultMetrics, type Metric, Registry } from "prom-client";
 import { VERSION } from "../../lib/version.ts";
-import { type Family, histogramSamples, type Sample, tallySamples } from "./family.ts";
-import type { Meters } from "./meters.ts";
-import { OTHER } from "./named.ts";
-import { CIRCUIT_STATES } from "./outcomes.ts";
-import type { RequestMeter } from "./request-meter.ts";
+import { BOUNDS, type Durations } from "./durations.ts";
+import type { Meters, RequestMeter } from "./meters.ts";
+import { CIRCUIT_STATES, OTHER } from "./named.ts";
+import type { Tally } from "./tally.ts";
+
+// Metrics in the terms of Prometheus: families of samples with labels.
+
+type Labels = Readonly<Record<string, string>>;
+
+interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+  /** Appended to the name of the family. */
+  readonly suffix?: "_bucket" | "_sum" | "_count";
+}
+
+interface Family {
+  readonly name: string;
+  readonly help: string;
+  readonly type: "counter" | "gauge" | "histogram";
+  /** Called with every scrape. */
+  samples(): readonly Sample[];
+}
+
+const ENDLESS = "+Inf";
+
+function histogramSamples(labels: Labels, durations: Durations): Sample[] {
+  const { cumulative } = durations;
+  const buckets = cumulative.map((value, place): Sample => {
+    const bound = BOUNDS[place];
+    return { labels: { ...labels, le: bound === undefined ? ENDLESS : String(bound) }, value, suffix: "_bucket" };
+  });
+  const count = cumulative.at(-1)!;
+  return [...buckets, { labels, value: durations.sum, suffix: "_sum" }, { labels, value: count, suffix: "_count" }];
+}
+
+/** One sample for each outcome, even for those that have not occurred: the rate of a series needs its start at 0. */
+function tallySamples<K extends string>(labels: Labels, tally: Tally<K>, label = "outcome"): Sample[] {
+  return tally.outcomes.map((outcome) => ({
+    labels: { ...labels, [label]: outcome.replaceAll(" ", "_") },
+    value: tally.of(outcome),
+  }));
+}
 
 /** Statuses that are exposed even with a count of 0; the others only once they have occurred. */
 const USUAL: ReadonlySet<string> = new Set(["2xx", "4xx", "5xx"]);

@@ -2,12 +2,99 @@
  * All counters of a service. The code that does the work increments them directly; `/metrics` reads them on request.
  * Nothing here knows labels or the text format.
  */
-import { Durations } from "./durations.ts";
-import { LimitMeters } from "./limit-meters.ts";
-import { ModelMeter, NamedMeters, OTHER, ToolMeter, WorkflowMeter } from "./named.ts";
-import { COMMIT_OUTCOMES, RUN_OUTCOMES, type RunOutcome } from "./outcomes.ts";
-import { RequestMeter } from "./request-meter.ts";
+import { Durations, SampledDurations } from "./durations.ts";
+import {
+  COMMIT_OUTCOMES,
+  ModelMeter,
+  NamedMeters,
+  OTHER,
+  RUN_OUTCOMES,
+  type RunOutcome,
+  ToolMeter,
+  WorkflowMeter,
+} from "./named.ts";
 import { Tally } from "./tally.ts";
+
+// Counts, for each limit of the manifest by its path, how often it has refused something, and how much of it is in use.
+
+/** Limits that refuse what exceeds them. `body` is a single size, or has one for each class of routes. */
+const REFUSING = [
+  "server.limits.body",
+  "server.limits.body.default",
+  "server.limits.body.generation",
+  "server.limits.uploads",
+  "server.limits.executions",
+  "server.limits.userExecutions",
+  "server.limits.execution",
+  "server.limits.stored",
+  "server.limits.userTasks",
+  "server.limits.approvals",
+  "server.limits.request",
+  "server.limits.stall",
+  "server.limits.connections",
+  "server.limits.socketMessage",
+] as const;
+
+export type RefusingLimit = (typeof REFUSING)[number];
+
+/** Called by the part of the service that refuses. */
+export type CountRefusal = (limit: RefusingLimit) => void;
+
+export class LimitMeters {
+  readonly #refused = new Map<string, number>(REFUSING.map((limit) => [limit, 0]));
+  readonly #used = new Map<string, () => number>();
+
+  readonly count: CountRefusal = (limit) => {
+    this.#refused.set(limit, this.#refused.get(limit)! + 1);
+  };
+
+  /** Sets the function that returns how much is in use, in the unit of the limit. After a reload, the new part sets it again. */
+  measure(limit: string, read: () => number): void {
+    this.#used.set(limit, read);
+  }
+
+  /** Undefined for a limit that refuses nothing, such as a delay, or a size to which something is cut. */
+  refused(limit: string): number | undefined {
+    return this.#refused.get(limit);
+  }
+
+  /** Undefined when it is unknown. */
+  used(limit: string): number | undefined {
+    return this.#used.get(limit)?.();
+  }
+}
+
+// Counts the requests of one route. Runs for every request, so it only changes numbers in place.
+
+/** Outcomes by the first digit of the status; `aborted` when the client left before the reply. */
+const STATUSES = ["aborted", "1xx", "2xx", "3xx", "4xx", "5xx"] as const;
+
+/** The status that stands for a request whose client has left. */
+const CLIENT_CLOSED_REQUEST = 499;
+
+export class RequestMeter {
+  readonly operation: string;
+  /** Template of the path: `/agents/:id`. */
+  readonly route: string;
+  readonly method: string;
+  readonly statuses = new Tally(STATUSES);
+  readonly durations = new SampledDurations();
+
+  constructor(operation: string, route: string, method: string) {
+    this.operation = operation;
+    this.route = route;
+    this.method = method;
+  }
+
+  /**
+   * @param milliseconds the duration, or `UNTIMED`
+   * @param waited whether the reply was asynchronous
+   */
+  finished(status: number, milliseconds: number, waited: boolean): void {
+    this.statuses.countAt(status === CLIENT_CLOSED_REQUEST ? 0 : Math.trunc(status / 100));
+    this.durations.ended(milliseconds, waited);
+  }
+}
 
 /** Methods that are counted under their own name in requests that no route matches. */
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];

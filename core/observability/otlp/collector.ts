@@ -6,8 +6,7 @@ import { messageOf } from "../../lib/errors.ts";
 import { retryAfter } from "../../lib/retry.ts";
 import { VERSION } from "../../lib/version.ts";
 import { createOutboundAgent } from "../../outbound/proxy.ts";
-import type { SpanData } from "../sink.ts";
-import type { Attributes, AttributeValue } from "../span.ts";
+import type { Attributes, AttributeValue, SpanData } from "../span.ts";
 
 /** A copy of the data of a span: the span itself would keep its whole trace in memory. */
 export interface QueuedSpan extends SpanData {

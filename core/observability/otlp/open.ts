@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import { VERSION } from "../../lib/version.ts";
 import type { Meters } from "../metrics/meters.ts";
-import type { SpanSink } from "../sink.ts";
+import type { SpanSink } from "../span.ts";
 import type { SpanQueue } from "./span-queue.ts";
 
 /** Path of the signal below a base address (OTLP specification, "OTLP/HTTP Request"). */

@@ -2,11 +2,10 @@
  * The queue of spans that wait to be sent. It accepts spans immediately and never blocks. One batch is sent at a time. While the collector
  * is unavailable, the queue fills up, and further spans are dropped.
  */
-
 import type { Logger } from "pino";
 import { within } from "../../lib/abortable.ts";
 import { backOff } from "../../lib/retry.ts";
-import type { SpanData, TraceData } from "../sink.ts";
+import type { SpanData, TraceData } from "../span.ts";
 import type { Collector, QueuedSpan, Sent } from "./collector.ts";
 
 const MAX_WAITING_SPANS = 2048;

@@ -7,16 +7,20 @@ import { allRows } from "../../storage/ranges.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
-import type { ExecutionStart, JournalEntry } from "../journal/entries.ts";
-import { liveKey } from "../journal/ids.ts";
+import {
+  type ExecutionStart,
+  type JournalEntry,
+  liveKey,
+  parseOpenRow,
+  type Recovered,
+  takenOverRowText,
+} from "../journal/entries.ts";
 import { type FoundExecution, type Loaded, loadExecution, readExecution, readJournal } from "../journal/load.ts";
-import { parseOpenRow, type Recovered, takenOverRowText } from "../journal/rows.ts";
-import { isRun } from "../journal/run-record.ts";
-import { timeAfter } from "../journal/state.ts";
-import { isSuperseded } from "../journal/superseded.ts";
+import { isRun } from "../journal/record.ts";
+import { isSuperseded, timeAfter } from "../journal/state.ts";
 import type { StoredRows } from "../run/environment.ts";
 import type { Execution } from "../run/execution.ts";
-import { type StopRequest, stopsAsked } from "./stop-requests.ts";
+import { type StopRequest, stopsAsked } from "./requests.ts";
 
 /** Counts the entries that show progress. The parts of an agent's answer do not: each try of its step records them again. */
 const countProgress = (entries: readonly JournalEntry[]): number => entries.filter(([kind]) => kind !== "part").length;

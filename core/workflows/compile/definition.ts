@@ -1,38 +1,34 @@
 /** Compiles a pinned definition: names become plugins, tools and agents, expressions become functions. */
-import { messageOf } from "../../lib/errors.ts";
-import type { Problem } from "../../lib/problem.ts";
+import { messageOf, type Problem } from "../../lib/errors.ts";
 import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expression.ts";
-import type { Path } from "../../manifest/issues.ts";
 import type {
   AgentStepManifest,
+  Path,
   RetryManifest,
   StepList,
   StepManifest,
   WorkflowManifest,
 } from "../../manifest/manifest.ts";
-import type {
-  EvaluateInScope,
-  Outline,
-  PinnedDefinition,
-  Retry,
-  Step,
-  StepsOfWorkflow,
-  StepType,
-  ValueCheck,
-  Work,
-  WorkflowDefinition,
-  WorkStep,
-} from "../definition/definition.ts";
 import {
   accept,
   compileCheck,
   compileText,
   compileValue,
+  type EvaluateInScope,
   type LinkContext,
   type LinkedParts,
-} from "../definition/linking.ts";
-import { outlineSteps, stepType } from "../definition/outline.ts";
-import { hashDefinition, reveal } from "../definition/pinned.ts";
+  type Outline,
+  type PinnedDefinition,
+  type Retry,
+  type Step,
+  type StepsOfWorkflow,
+  type StepType,
+  type ValueCheck,
+  type Work,
+  type WorkflowDefinition,
+  type WorkStep,
+} from "../definition/definition.ts";
+import { hashDefinition, outlineSteps, reveal, stepType } from "../definition/pinned.ts";
 import { compileAgent } from "../steps/agent.ts";
 import { compilePlugin } from "../steps/plugin.ts";
 import { compileTool } from "../steps/tool.ts";

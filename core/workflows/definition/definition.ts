@@ -1,12 +1,19 @@
 /** A workflow in the form that the interpreter runs: a tree of steps, with names resolved and expressions and schemas compiled. */
 import type { Logger } from "pino";
-import type { Caller } from "../../identity/caller.ts";
-import type { User } from "../../identity/user.ts";
+import type { Agent } from "../../agents/agent.ts";
+import type { Caller, User } from "../../identity/principal.ts";
+import { invalid, messageOf, type Path, type Problem, quoted } from "../../lib/errors.ts";
+import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { Uses } from "../../lib/uses.ts";
-import type { WorkflowManifest } from "../../manifest/manifest.ts";
-import type { WorkflowMeter } from "../../observability/metrics/named.ts";
+import type { Environment } from "../../manifest/environment.ts";
+import { type CompileResult, compileTemplate } from "../../manifest/expression.ts";
+import { valueAsText } from "../../manifest/expression-values.ts";
+import { suggest, type WorkflowManifest } from "../../manifest/manifest.ts";
+import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
+import type { Registry } from "../../registry/registry.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
+import type { Tool } from "../../tools/tool.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
 
 export interface PinnedDefinition {
@@ -259,3 +266,101 @@ export interface WorkflowDefinition extends StepsOfWorkflow {
 
 /** The source of the input of a sub-workflow, by the path of its step. */
 export const subWorkflowInputSource = (path: StepPath): ValueSource => `${path}/`;
+
+// What a definition is compiled with, and where the compiler collects its problems.
+
+/** The parts that definitions may refer to. */
+export interface LinkedParts {
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly agents: ReadonlyMap<string, Agent>;
+  readonly registry: Registry;
+  readonly schemas: SchemaCompiler;
+  /** Compiles the schemas of plugin settings: their validators fill in defaults. */
+  readonly configs: SchemaCompiler;
+  readonly env: Environment;
+  /** The folder of the manifest, which relative paths of files start from. */
+  readonly folder: string;
+  /** Meters by workflow id. */
+  readonly meters?: NamedMeters<WorkflowMeter>;
+  /** Counts the executions that run with these parts. */
+  readonly uses?: Uses;
+}
+
+/** The state of compiling one definition. */
+export interface LinkContext {
+  readonly parts: LinkedParts;
+  readonly workflows: Readonly<Record<string, WorkflowManifest>>;
+  /** Compiled schemas and step work, so that a workflow that is called twice is compiled once. */
+  readonly checks: Map<object, ValueCheck | null>;
+  readonly works: Map<object, Work | null>;
+  readonly problems: Problem[];
+  /** Names in the definition that do not exist here: `step plugin "x"`. */
+  readonly missing: Set<string>;
+}
+
+/** Compiles a schema; null when none is declared. */
+export function compileCheck(linking: LinkContext, schema: object | undefined, at: Path): ValueCheck | null {
+  if (schema === undefined) return null;
+  const known = linking.checks.get(schema);
+  if (known !== undefined) return known;
+  let check: ValueCheck | null = null;
+  try {
+    const fits = linking.parts.schemas.compile(schema);
+    check = (value, root) => (fits(value) ? null : describeProblems(fits.errors, root) || `${root} is not valid`);
+  } catch (error) {
+    linking.problems.push({ path: at, message: `not a JSON Schema: ${messageOf(error)}` });
+  }
+  linking.checks.set(schema, check);
+  return check;
+}
+
+/** Compiles a value that contains `{{ expressions }}`. */
+export const compileValue = (
+  linking: LinkContext,
+  value: unknown,
+  at: Path,
+  names: readonly string[],
+): EvaluateInScope => accept(linking, compileTemplate(value, names), at);
+
+/** Compiles a text that contains `{{ expressions }}`: values that are not strings are converted. */
+export function compileText(
+  linking: LinkContext,
+  text: string,
+  at: Path,
+  names: readonly string[],
+): (scope: StepScope) => string {
+  const evaluate = compileValue(linking, text, at, names);
+  return (scope) => valueAsText(evaluate(scope));
+}
+
+export function accept(linking: LinkContext, compiled: CompileResult, at: Path): EvaluateInScope {
+  if ("problem" in compiled) {
+    linking.problems.push({ path: [...at, ...compiled.path], message: compiled.problem });
+    return () => null;
+  }
+  // Expressions take any object as their scope.
+  return compiled.evaluate as unknown as EvaluateInScope;
+}
+
+// Finds the step that a client names: by its path, or by an id that only one step has.
+
+/**
+ * @param field the field of the request, for the message
+ * @throws ServiceError `invalid_input` when there is no such step, or more than one
+ */
+export function findStepByName(outline: Outline, name: string, field: string): StepOutline {
+  const exact = outline.get(name);
+  if (exact !== undefined) return exact;
+  const steps = [...outline.values()];
+  const found = steps.filter((step) => step.id === name);
+  if (found.length === 1) return found[0] as StepOutline;
+  if (found.length > 1) {
+    throw invalid(
+      `${field}: more than one step has the id ${JSON.stringify(name)}; name one of ${found.map(({ path }) => path).join(", ")}`,
+    );
+  }
+  const paths = steps.map(({ path }) => path);
+  const near = suggest(name, paths);
+  const hint = near === undefined ? `its steps are ${paths.join(", ")}` : `did you mean ${JSON.stringify(near)}?`;
+  throw invalid(`${field}: there is no step ${quoted(name)}; ${hint}`);
+}

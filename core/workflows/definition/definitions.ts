@@ -1,11 +1,9 @@
 /** Workflow definitions by their hash: those of the manifest, and older ones to which executions in the store are pinned. */
 import { unavailable } from "../../lib/errors.ts";
-import { unlessConflict } from "../../storage/conflict.ts";
 import { definitionKey } from "../../storage/keys.ts";
-import type { Store } from "../../storage/store.ts";
+import { type Store, unlessConflict } from "../../storage/store.ts";
 import type { Outline, PinnedDefinition, WorkflowDefinition } from "./definition.ts";
-import { outlineSteps } from "./outline.ts";
-import { parsePinned } from "./pinned.ts";
+import { outlineSteps, parsePinned } from "./pinned.ts";
 
 /** A workflow of the current manifest. */
 interface CurrentDefinition {

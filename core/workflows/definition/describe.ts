@@ -7,7 +7,7 @@ import type {
   WorkflowStep,
   WorkflowSummary,
 } from "../../../generated/types.ts";
-import { branchesIn, flattenSteps, onErrorOf, stepType } from "./outline.ts";
+import { branchesIn, flattenSteps, onErrorOf, stepType } from "./pinned.ts";
 
 export interface DescribedWorkflow {
   summary(status: WorkflowStatus): WorkflowSummary;

@@ -1,7 +1,7 @@
 /** Index rows, by which lists find settled executions. They are written when an execution settles, and removed when it is resumed. */
 import { conversationRuns, executionEntry, executionIndex, openExecutionKey } from "../../storage/keys.ts";
 import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
-import { isRun, runIdOf } from "./run-record.ts";
+import { isRun, runIdOf } from "./record.ts";
 
 /** The statuses of settled executions: they have ended or are suspended. */
 export const RESTING: readonly ExecutionStatus[] = ["suspended", "completed", "error", "cancelled"];

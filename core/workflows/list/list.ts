@@ -3,22 +3,32 @@
  * are cut out of their rows without parsing: a page costs the same however many executions there are. Metadata is in no index: records
  * are compared one by one, newest first, until the page is full. Large records are only measured, and read while the reply is sent.
  */
-
 import { isDeepStrictEqual } from "node:util";
 import { invalid } from "../../lib/errors.ts";
 import { between, Serialized, SerializedStream } from "../../lib/serialized.ts";
 import { groupsOf } from "../../storage/bounded-reader.ts";
-import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
-import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
-import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../../storage/keys.ts";
-import { BYTES_PER_READ, inTurn } from "../../storage/large-rows.ts";
+import {
+  encodeNumber,
+  executionEntry,
+  executionIndex,
+  executionKey,
+  MAX_SKIPPED_ROWS,
+  NUMBER_LIMIT,
+  openExecutionKey,
+} from "../../storage/keys.ts";
+import { BYTES_PER_READ, inTurn } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import { type CompactText, expand, expandedLength } from "../journal/compact-text.ts";
-import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
+import {
+  compactRecordOfRow,
+  type ExecutionStart,
+  type ExecutionStatus,
+  recordOfRow,
+  shownLength,
+} from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import { compactRecordOfRow, recordOfRow, shownLength } from "../journal/rows.ts";
-import { isRun, RUN_STATUS } from "../journal/run-record.ts";
+import { isRun, RUN_STATUS } from "../journal/record.ts";
 import type { ExecutionQuery } from "../workflows.ts";
 import { type ListedStart, type RemoteExecutions, remoteRecord } from "./running.ts";
 import { IndexWalk, type Item } from "./walk.ts";

@@ -1,21 +1,18 @@
 /** Finds executions for one principal. To a user, executions of other users do not exist. */
-
-import type { Charge } from "../../http/uploads.ts";
-import { permittedUser } from "../../identity/ownership.ts";
-import type { Principal } from "../../identity/principal.ts";
-import { unlessConflict } from "../../storage/conflict.ts";
-import { MAX_ID_PLACES } from "../../storage/id-spaces.ts";
+import type { Charge } from "../../http/exchange.ts";
+import { type Principal, permittedUser } from "../../identity/principal.ts";
+import { MAX_ID_PLACES, unlessConflict } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
-import type { ExecutionStart } from "../journal/entries.ts";
-import { noExecution, severalUsers } from "../journal/errors.ts";
-import { executionOwner } from "../journal/ids.ts";
+import { type ExecutionStart, executionOwner } from "../journal/entries.ts";
 import {
   type ExecutionSelector,
   type FoundExecution,
   findExecution,
   type Loaded,
   loadWhole,
+  noExecution,
+  severalUsers,
   startsWithId,
 } from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";

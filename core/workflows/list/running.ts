@@ -1,14 +1,12 @@
 /** Executions that other processes of a shared store run, read from their open rows and journals. */
 import { executionKey, indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
-import { rowsOf } from "../../storage/large-rows.ts";
-import { allRows } from "../../storage/ranges.ts";
+import { allRows, rowsOf } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { CompactText } from "../journal/compact-text.ts";
-import type { ExecutionStart } from "../journal/entries.ts";
+import { type ExecutionStart, parseOpenRow, parseRecordRow } from "../journal/entries.ts";
 import { foundExecution, loadExecution } from "../journal/load.ts";
 import { executionRecord } from "../journal/record.ts";
-import { parseOpenRow, parseRecordRow } from "../journal/rows.ts";
 
 /** Open rows read at once; each may hold the whole input of its execution. */
 const ROWS_PER_READ = 100;

@@ -1,6 +1,5 @@
 /** Merges the executions of several index ranges and the running ones into one list, newest first. */
-import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
-import { indexedEntry, indexedExecution } from "../../storage/keys.ts";
+import { indexedEntry, indexedExecution, MAX_SKIPPED_ROWS } from "../../storage/keys.ts";
 import type { Range, Store } from "../../storage/store.ts";
 
 /** Fewest rows read at once from a range. */

@@ -1,17 +1,14 @@
 /** One try of a step's work: what the work may read and do while the try lasts. */
-
 import type { Logger } from "pino";
-import type { Caller } from "../../identity/caller.ts";
+import type { Caller } from "../../identity/principal.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
-import type { JournalEntry } from "../journal/entries.ts";
-import { idempotencyPrefix } from "../journal/ids.ts";
+import { idempotencyPrefix, type JournalEntry } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
-import { GivenUp, type Lifetime, type Stop } from "./lifetime.ts";
-import { executionLogger } from "./logger.ts";
+import { executionLogger, GivenUp, type Lifetime, type Stop } from "./lifetime.ts";
 
 const NOTHING: readonly unknown[] = Object.freeze([]);
 

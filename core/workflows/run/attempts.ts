@@ -1,5 +1,4 @@
 /** Runs the work of a step: its tries, their time limits and pauses, and the entry with which each of them ends. */
-
 import { createHash } from "node:crypto";
 import { storedTime } from "../../lib/clock.ts";
 import { formatDuration } from "../../lib/duration.ts";
@@ -7,15 +6,99 @@ import { caught, codeOf, messageOf, ServiceError } from "../../lib/errors.ts";
 import { withoutSecrets } from "../../lib/secrets.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
-import { type Retry, type Step, Suspend, type WorkStep } from "../definition/definition.ts";
-import type { StepPath } from "../journal/entries.ts";
-import { timeAfter } from "../journal/state.ts";
+import {
+  listsInside,
+  listsOf,
+  type Retry,
+  type Step,
+  type StepError,
+  type StepScope,
+  type StepsOfWorkflow,
+  Suspend,
+  type ValueCheck,
+  type WorkStep,
+} from "../definition/definition.ts";
+import type { StepPath, ValueSource } from "../journal/entries.ts";
+import { entryJson } from "../journal/record.ts";
+import { type StepState, timeAfter } from "../journal/state.ts";
 import { StepAttempt } from "./attempt.ts";
 import type { Execution } from "./execution.ts";
-import { Lifetime } from "./lifetime.ts";
-import { done, type Outcome, stopped } from "./outcome.ts";
-import { EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
-import { failStep, failTap, recordOutput, recordSame, suspendStep } from "./step-entries.ts";
+import { executionLogger, Lifetime } from "./lifetime.ts";
+import { type Done, done, failed, type Outcome, stopped } from "./outcome.ts";
+
+// The values from which the expressions of a step are computed: its input, and the outputs of the steps of its workflow.
+
+/** The input and outputs of one workflow while it runs: the workflow of the execution, or a sub-workflow. */
+export interface Frame {
+  readonly input: unknown;
+  /** Outputs by step id. Grows while the workflow runs, so an expression for the whole object returns a copy. */
+  readonly steps: Record<string, unknown>;
+  /** The error that is handled, inside an `onError`. */
+  readonly error?: StepError;
+}
+
+/** The input of a step, and its source in the journal. */
+export interface StepInput {
+  readonly data: unknown;
+  readonly source: ValueSource;
+}
+
+/**
+ * Runs steps one after the other. The interpreter passes this function down to the container steps, which run steps themselves, so
+ * that the files do not import one another in a circle.
+ */
+export type RunSteps = (
+  execution: Execution,
+  steps: readonly Step[],
+  frame: Frame,
+  given: StepInput,
+  lifetime: Lifetime,
+) => Promise<Outcome>;
+
+export function createFrame({ state }: Execution, input: unknown, workflow: StepsOfWorkflow): Frame {
+  const outputs = Object.create(null) as Record<string, unknown>;
+  const visit = (list: readonly Step[]): void => {
+    for (const step of list) {
+      const known = state.steps.get(step.path);
+      if (known?.status === "done" || known?.status === "skipped") outputs[step.id] = state.values.get(known.output);
+      for (const inner of listsInside(step)) visit(inner);
+    }
+  };
+  for (const list of listsOf(workflow)) visit(list);
+  return { input, steps: outputs };
+}
+
+export function expressionScope(execution: Execution, frame: Frame, data: unknown): StepScope {
+  const { start, state, resume } = execution.state;
+  return {
+    data,
+    input: frame.input,
+    state,
+    context: start.context,
+    user: start.user ?? null,
+    steps: frame.steps,
+    resume,
+    error: frame.error,
+  };
+}
+
+/** Why an expression cannot be computed. */
+export class EvaluationFailure {
+  readonly message: string;
+  constructor(message: string) {
+    this.message = message;
+  }
+}
+
+export function evaluate(expression: (scope: StepScope) => unknown, scope: StepScope): unknown {
+  try {
+    const value = expression(scope);
+    return value === undefined ? null : value;
+  } catch (thrown) {
+    if (thrown instanceof ExpressionError) return new EvaluationFailure(thrown.message);
+    return new EvaluationFailure(messageOf(thrown));
+  }
+}
 
 /** Longest pause when the manifest sets none, because exponential pauses grow quickly. */
 const MAX_RETRY_DELAY_MS = 3_600_000;
@@ -194,4 +277,110 @@ function toFailure(given: unknown): Failure {
   if (thrown instanceof ExpressionError) return new Failure(message, false);
   const isPermanent = thrown instanceof ServiceError && PERMANENT_ERRORS.has(thrown.kind);
   return new Failure(message, !isPermanent, codeOf(thrown));
+}
+
+// Records how a step starts and ends: appends the entry, and returns the outcome that follows from it.
+
+/** Records that a step starts, unless it was running already when an earlier process ended. */
+export function beginStep(
+  execution: Execution,
+  step: Step,
+  known: StepState | undefined,
+  given: StepInput,
+  extra?: unknown,
+): void {
+  if (known?.status === "running") return;
+  if (extra === undefined) execution.append(["begin", step.path, timeAfter(execution.state), given.source]);
+  else execution.append(["begin", step.path, timeAfter(execution.state), given.source, extra]);
+}
+
+/** Records a failure of the step. @param code of the error */
+export function failStep(execution: Execution, step: Step, message: string, code: string | null = null): Outcome {
+  const outcome = failed(step.path, message, false, code);
+  recordFailure(execution, step, outcome);
+  return outcome;
+}
+
+/** Records a failure. @param failure of the step, or of one inside it */
+export function recordFailure(execution: Execution, { path }: Step, failure: Outcome & { kind: "failed" }): void {
+  const { message, code } = failure;
+  const at = timeAfter(execution.state);
+  if (failure.path !== path) execution.append(["fail", path, at, message, code, failure.path]);
+  else execution.append(code === null ? ["fail", path, at, message] : ["fail", path, at, message, code]);
+}
+
+/** Records an output, or a failure when the output does not match its schema. */
+export function completeStep(execution: Execution, step: Step, output: unknown): Outcome {
+  const problem = step.outputCheck?.(output, "output") ?? null;
+  return problem === null ? recordOutput(execution, step, output) : failStep(execution, step, problem);
+}
+
+/**
+ * Records an output that matches its schema; a value that is in the journal already becomes a reference.
+ *
+ * @param text the output as JSON, if the caller has it already
+ * @param change of shared state
+ */
+export function recordOutput(
+  execution: Execution,
+  step: Step,
+  output: unknown,
+  text?: string,
+  change?: Record<string, unknown>,
+): Done {
+  const { known, state } = execution;
+  const same = known.sourceOf(output);
+  if (same !== undefined) return recordSame(execution, step, output, same, change);
+  const json = text ?? entryJson(output);
+  const equal = known.sourceOfEqual(json);
+  if (equal !== undefined) return recordSame(execution, step, state.values.get(equal), equal, change);
+  known.add(step.path, output, json);
+  const at = timeAfter(state);
+  if (change === undefined)
+    execution.append(["done", step.path, at, output], `["done",${JSON.stringify(step.path)},${at},${json}]`);
+  else execution.append(["done", step.path, at, output, change]);
+  return done(output, step.path);
+}
+
+/** Records that the output is a value which is in the journal already. */
+export function recordSame(
+  execution: Execution,
+  step: Step,
+  data: unknown,
+  source: ValueSource,
+  change?: Record<string, unknown>,
+): Done {
+  const at = timeAfter(execution.state);
+  if (change === undefined) execution.append(["same", step.path, at, source]);
+  else execution.append(["same", step.path, at, source, change]);
+  return done(data, source);
+}
+
+/** Records that the output is a value which is in the journal already. A mismatch with the schema is returned without being recorded. */
+export function passValueOn(execution: Execution, step: Step, data: unknown, source: ValueSource): Outcome {
+  const problem = step.outputCheck?.(data, "output") ?? null;
+  return problem === null ? recordSame(execution, step, data, source) : failed(step.path, problem);
+}
+
+/** A tap that fails is logged and passes its input on. */
+export function failTap(execution: Execution, step: Step, given: StepInput, message: string): Outcome {
+  failStep(execution, step, message);
+  executionLogger(execution).warn({ stepId: step.path }, `andTap: ${message}`);
+  return done(given.data, given.source);
+}
+
+/** Records that the step waits to be resumed. `change` is its change of shared state. */
+export function suspendStep(
+  execution: Execution,
+  step: Step,
+  { reason, data, isChecked }: Suspend,
+  change?: Record<string, unknown>,
+): Outcome {
+  const check: ValueCheck | null = isChecked ? (step.suspendCheck ?? execution.definition.suspendCheck) : null;
+  const problem = check?.(data, "suspend data") ?? null;
+  if (problem !== null) return failStep(execution, step, problem);
+  const at = timeAfter(execution.state);
+  if (change === undefined) execution.append(["wait", step.path, at, reason, data]);
+  else execution.append(["wait", step.path, at, reason, data, change]);
+  return { kind: "suspended", paths: [step.path] };
 }

@@ -1,8 +1,8 @@
 /** Limits how many executions run in this process at once, of all and of one user, and begins none where there is no room for it. */
-import { type User, userIdOf } from "../../identity/user.ts";
+import { type User, userIdOf } from "../../identity/principal.ts";
 import { rateLimited, unavailable } from "../../lib/errors.ts";
 import { KeyCounts } from "../../lib/key-counts.ts";
-import type { CountRefusal } from "../../observability/metrics/limit-meters.ts";
+import type { CountRefusal } from "../../observability/metrics/meters.ts";
 
 export interface CapacityLimits {
   readonly executions: number;

@@ -5,29 +5,90 @@ import {
   type AllStep,
   type RaceStep,
   type Step,
+  type StepsOfWorkflow,
   type SubStep,
   subWorkflowInputSource,
   type WhenStep,
 } from "../definition/definition.ts";
 import type { Branch, StepPath, SubWorkflowInput, ValueSource } from "../journal/entries.ts";
-import { entryJson } from "../journal/outcome-text.ts";
+import { entryJson } from "../journal/record.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
-import { isFinalError, pauseLeft } from "./attempts.ts";
-import type { Execution } from "./execution.ts";
-import { Lifetime, type Stop } from "./lifetime.ts";
-import { runWorkflow } from "./on-error.ts";
-import { failed, type Outcome, stopped } from "./outcome.ts";
-import { isAnswered } from "./resume-beside.ts";
 import {
+  beginStep,
   createFrame,
   EvaluationFailure,
   evaluate,
   expressionScope,
   type Frame,
+  failStep,
+  isFinalError,
+  passValueOn,
+  pauseLeft,
   type RunSteps,
+  recordFailure,
+  recordOutput,
   type StepInput,
-} from "./scope.ts";
-import { beginStep, passValueOn, recordFailure, recordOutput } from "./step-entries.ts";
+} from "./attempts.ts";
+import type { Execution } from "./execution.ts";
+import { Lifetime, type Stop } from "./lifetime.ts";
+import { bailed, failed, type Outcome, stopped } from "./outcome.ts";
+import { isAnswered } from "./resume-beside.ts";
+
+/*
+ * `onError`: steps that run when a step, or a step of a workflow, has finally failed. Their progress is recorded like any other: a
+ * failed step is not run again, so a walk after a restart reaches the same error, and from there the steps that handle it.
+ */
+
+type Failed = Outcome & { kind: "failed" };
+
+/** Adds the variable `error` for the expressions of an `onError`. */
+const handling = (frame: Frame, { message, code, path }: Failed): Frame => ({
+  ...frame,
+  error: { message, code, stepId: path },
+});
+
+/**
+ * The outcome of a step with an `onError`, whose output replaces that of the failed step.
+ *
+ * @param tried the outcome of the step itself, after all its tries
+ * @param given the input of the step, which its `onError` gets too
+ */
+export async function handleFailure(
+  runSteps: RunSteps,
+  execution: Execution,
+  step: Step,
+  frame: Frame,
+  given: StepInput,
+  lifetime: Lifetime,
+  tried: Outcome | Promise<Outcome>,
+): Promise<Outcome> {
+  const outcome = await tried;
+  if (outcome.kind !== "failed" || step.onError === null) return outcome;
+  if (lifetime.isAbandoned) return stopped(step.path);
+  const handled = await runSteps(execution, step.onError, handling(frame, outcome), given, lifetime);
+  if (handled.kind !== "done") return handled;
+  if (lifetime.isAbandoned) return stopped(step.path);
+  const passed = passValueOn(execution, step, handled.data, handled.source);
+  return passed.kind === "failed" ? failStep(execution, step, passed.message) : passed;
+}
+
+/** Runs the steps of a workflow, then its `onError` if one of them has failed. A workflow that bailed before a restart is not run again. */
+export async function runWorkflow(
+  runSteps: RunSteps,
+  execution: Execution,
+  prefix: string,
+  { steps, onError }: StepsOfWorkflow,
+  frame: Frame,
+  given: StepInput,
+  lifetime: Lifetime,
+): Promise<Outcome> {
+  const { values, bailed: ended } = execution.state;
+  const source = ended.get(prefix);
+  if (source !== undefined) return bailed(values.get(source), source);
+  const outcome = await runSteps(execution, steps, frame, given, lifetime);
+  if (outcome.kind !== "failed" || onError === null || lifetime.isAbandoned) return outcome;
+  return runSteps(execution, onError, handling(frame, outcome), given, lifetime);
+}
 
 const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 

@@ -6,17 +6,28 @@ import { openExecutionKey } from "../../storage/keys.ts";
 import { type BailStep, type Step, Suspend, type SuspendStep } from "../definition/definition.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { REPLAY_INPUT, type StepState, timeAfter } from "../journal/state.ts";
-import { runWork } from "./attempts.ts";
-import { UnrecordableError } from "./commit-retry.ts";
-import { runContainer, tryContainer } from "./containers.ts";
+import {
+  beginStep,
+  completeStep,
+  createFrame,
+  EvaluationFailure,
+  evaluate,
+  expressionScope,
+  type Frame,
+  failStep,
+  failTap,
+  recordOutput,
+  recordSame,
+  runWork,
+  type StepInput,
+  suspendStep,
+} from "./attempts.ts";
+import { handleFailure, runContainer, runWorkflow, tryContainer } from "./containers.ts";
 import type { Execution } from "./execution.ts";
-import type { Lifetime } from "./lifetime.ts";
-import { executionLogger } from "./logger.ts";
-import { handleFailure, runWorkflow } from "./on-error.ts";
+import { executionLogger, type Lifetime } from "./lifetime.ts";
 import { bailed, done, failed, type Outcome, stopped } from "./outcome.ts";
 import { isAnswered } from "./resume-beside.ts";
-import { createFrame, EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
-import { beginStep, completeStep, failStep, failTap, recordOutput, recordSame, suspendStep } from "./step-entries.ts";
+import { UnrecordableError } from "./waiting-commits.ts";
 
 /*
  * Walks the tree of steps of a definition with the state of an execution. A step that is recorded as done is not run again, so that

@@ -1,6 +1,6 @@
 /** What an execution needs to run in this process: the store, the caller, and the rows that are on disk already. */
 import type { Logger } from "pino";
-import type { Charge } from "../../http/uploads.ts";
+import type { Charge } from "../../http/exchange.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";

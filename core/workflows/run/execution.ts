@@ -1,9 +1,8 @@
 /**
  * An execution that runs in this process: its state, and the journal entries that are still on their way to disk. Entries are applied
- * to the state at once and committed in groups. Readers of events see committed entries only. journal/rows.ts says what the store has
+ * to the state at once and committed in groups. Readers of events see committed entries only. journal/entries.ts says what the store has
  * of a running execution, and of one that has settled because it has ended or is suspended.
  */
-
 import { isObject } from "../../lib/is-object.ts";
 import { formatSize } from "../../lib/size.ts";
 import { isStoreUnavailable } from "../../storage/away.ts";
@@ -13,16 +12,14 @@ import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import { type ExecutionStart, type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
 import { readEntries } from "../journal/load.ts";
-import { entryJson } from "../journal/outcome-text.ts";
+import { entryJson } from "../journal/record.ts";
 import { Slice, valuesInSlices } from "../journal/slice.ts";
 import { applyEntry, copyOfState, type JournalState, type StepState, stateFromJournal } from "../journal/state.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
-import { EndLost, endUnknown, reopeningCommit } from "./execution-commits.ts";
-import { ExecutionRows, type RowsChange } from "./execution-rows.ts";
+import { EndLost, ExecutionRows, endUnknown, type RowsChange, reopeningCommit } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { countStep } from "./metrics.ts";
-import type { ExecutionSpans } from "./spans.ts";
+import { countStep, type ExecutionSpans } from "./spans.ts";
 import { WaitingCommits } from "./waiting-commits.ts";
 
 /** A step that waits continues with the same try. */

@@ -3,8 +3,8 @@ import type { EventProducer, EventSink } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
-import { type EventForm, eventForm } from "../journal/events.ts";
 import { entriesBehind, incompleteJournal, JOURNAL_BEGIN, type JournalPosition, type Loaded } from "../journal/load.ts";
+import { type EventForm, eventForm } from "../journal/record.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 

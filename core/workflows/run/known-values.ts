@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { MIN_SHARED_CHARACTERS } from "../journal/compact-text.ts";
 import type { ValueSource } from "../journal/entries.ts";
-import { entryJson } from "../journal/outcome-text.ts";
+import { entryJson } from "../journal/record.ts";
 import type { JournalState } from "../journal/state.ts";
 
 export class KnownValues {

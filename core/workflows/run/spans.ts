@@ -3,18 +3,23 @@
  * the journal, so that trace and record agree. A later resume is a trace of its own, linked to the first one.
  */
 import { CommitConflict } from "../../lib/errors.ts";
+import type { StepOutcome, WorkflowMeter } from "../../observability/metrics/named.ts";
 import {
   CONTENT,
+  cancelSpan,
+  type Entity,
+  failSpan,
+  type Span,
+  type SpanContext,
+  type SpanOrigin,
   STEP_RETRY,
   stepAttributes,
   stepSpan,
   workflowAttributes,
   workflowSpan,
-} from "../../observability/attributes.ts";
-import type { Entity, Span, SpanContext, SpanOrigin } from "../../observability/span.ts";
-import { cancelSpan, failSpan } from "../../observability/spans.ts";
+} from "../../observability/span.ts";
 import type { Outline } from "../definition/definition.ts";
-import type { ExecutionStart, JournalEntry, StepPath } from "../journal/entries.ts";
+import type { EntryKind, ExecutionStart, JournalEntry, StepPath } from "../journal/entries.ts";
 import type { JournalState } from "../journal/state.ts";
 
 /** Why an execution runs. */
@@ -179,4 +184,20 @@ export class ExecutionSpans {
     else if (status === "cancelled") cancelSpan(span);
     else span.finish(status === "suspended" ? OK : undefined);
   }
+}
+
+// Counts steps by the entries of the journal.
+
+/** The outcome of a step that an entry records. */
+const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {
+  done: "done",
+  same: "done",
+  fail: "failed",
+  retry: "retried",
+  wait: "suspended",
+};
+
+export function countStep(meter: WorkflowMeter | undefined, [kind, path]: JournalEntry): void {
+  const outcome = OUTCOMES[kind];
+  if (outcome !== undefined) meter?.steps.of(path).count(outcome);
 }

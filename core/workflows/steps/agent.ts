@@ -1,15 +1,19 @@
 /** The work of an andAgent step: runs an agent. */
 import type { Agent, TaskBody } from "../../agents/agent.ts";
-import { unfinished } from "../../agents/run/finish.ts";
-import { type RunEntry, type RunJournal, runIdFrom } from "../../agents/run/journal.ts";
+import { type RunEntry, type RunJournal, RunWaits, runIdFrom } from "../../agents/run/journal.ts";
 import { type AgentPart, type PartSink, plainDelta } from "../../agents/run/parts.ts";
-import { RunWaits } from "../../agents/run/waiting.ts";
-import { cloneJson } from "../../lib/clone-json.ts";
+import { unfinished } from "../../agents/run/usage.ts";
+import { cloneJson } from "../../lib/canonical-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
-import type { Path } from "../../manifest/issues.ts";
-import type { AgentStepManifest } from "../../manifest/manifest.ts";
-import type { StepCall, StepScope, Work } from "../definition/definition.ts";
-import { compileCheck, compileText, type LinkContext } from "../definition/linking.ts";
+import type { AgentStepManifest, Path } from "../../manifest/manifest.ts";
+import {
+  compileCheck,
+  compileText,
+  type LinkContext,
+  type StepCall,
+  type StepScope,
+  type Work,
+} from "../definition/definition.ts";
 import { StepCaller, suspendForApproval } from "./tool.ts";
 
 /** @returns null when there is no such agent */

@@ -1,15 +1,20 @@
 /** The work of a step that uses a step plugin. */
-
 import type { Logger } from "pino";
-import type { User } from "../../identity/user.ts";
-import { cloneJson } from "../../lib/clone-json.ts";
+import type { User } from "../../identity/principal.ts";
+import { cloneJson } from "../../lib/canonical-json.ts";
 import { isObject } from "../../lib/is-object.ts";
 import { isThenable } from "../../lib/thenable.ts";
-import type { Path } from "../../manifest/issues.ts";
+import type { Path } from "../../manifest/manifest.ts";
 import type { StepContext, StepPlugin } from "../../plugin/plugin.ts";
 import { configure } from "../../registry/create.ts";
-import { type StepCall, type StepError, Suspend, type Work, type WorkStep } from "../definition/definition.ts";
-import type { LinkContext } from "../definition/linking.ts";
+import {
+  type LinkContext,
+  type StepCall,
+  type StepError,
+  Suspend,
+  type Work,
+  type WorkStep,
+} from "../definition/definition.ts";
 
 type Values = Record<string, unknown>;
 

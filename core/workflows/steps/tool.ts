@@ -1,16 +1,12 @@
 /** The work of a step that calls a tool. */
 import type { Logger } from "pino";
-import type { Caller } from "../../identity/caller.ts";
-import type { User } from "../../identity/user.ts";
-import { cloneUser } from "../../identity/user-token.ts";
-import { cloneJson } from "../../lib/clone-json.ts";
-import type { Path } from "../../manifest/issues.ts";
+import { type Caller, cloneUser, type User } from "../../identity/principal.ts";
+import { cloneJson } from "../../lib/canonical-json.ts";
+import type { Path } from "../../manifest/manifest.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
-import { ApprovalNeeded } from "../../tools/approval.ts";
 import { executeTool } from "../../tools/execute.ts";
-import type { ApprovalClaim, ToolOrigin } from "../../tools/tool.ts";
-import { type StepCall, Suspend, type Work } from "../definition/definition.ts";
-import { compileValue, type LinkContext } from "../definition/linking.ts";
+import { type ApprovalClaim, ApprovalNeeded, type ToolOrigin } from "../../tools/tool.ts";
+import { compileValue, type LinkContext, type StepCall, Suspend, type Work } from "../definition/definition.ts";
 
 /** @returns null when there is no such tool */
 export function compileTool(

@@ -1,12 +1,10 @@
 /** Stands in for the store of postgres://: the same interface over the simulated database. */
-
 import { CommitConflict, unavailable } from "../../../core/lib/errors.ts";
 import { Interval } from "../../../core/lib/interval.ts";
 import { createBatch } from "../../../core/storage/batch.ts";
-import { checkCommit, checkRange, checkTail } from "../../../core/storage/check.ts";
-import { checkKey } from "../../../core/storage/encoding.ts";
+import { checkCommit, checkKey, checkRange, checkTail } from "../../../core/storage/keys.ts";
+import { ANNOUNCEMENT_INTERVAL_MS, WakeTopics } from "../../../core/storage/postgres-notices.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "../../../core/storage/store.ts";
-import { ANNOUNCEMENT_INTERVAL_MS, WakeTopics } from "../../../core/storage/wake-topics.ts";
 import type { Answers, Asked } from "../database.ts";
 
 const LIMIT = { limit: 1_000 };

@@ -6,7 +6,7 @@ import { ended, type TaskRecord } from "../../../core/a2a/task.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { removeSurplusTasks, TaskKeeper } from "../../../core/a2a/task-keeper.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
-import { NOBODY } from "../../../core/identity/caller.ts";
+import { NOBODY } from "../../../core/identity/principal.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { recordingLogger } from "../../support/storage.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RingHistory } from "../../../core/agents/history/ring.ts";
+import { RingHistory } from "../../../core/agents/history/history.ts";
 import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";

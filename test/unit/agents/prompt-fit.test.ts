@@ -4,9 +4,8 @@ import { test } from "node:test";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import fc from "fast-check";
 import { acceptable } from "../../../core/agents/prompt/acceptable.ts";
-import { clipResults } from "../../../core/agents/prompt/clip.ts";
-import { fitPrompt, lastUserIndex } from "../../../core/agents/prompt/fit.ts";
-import { messageBytes } from "../../../core/agents/prompt/size.ts";
+import { clipResults, messageBytes } from "../../../core/agents/prompt/size.ts";
+import { fitPrompt, lastUserIndex } from "../../../core/agents/run/prompt-bounds.ts";
 
 type Message = LanguageModelV3Message;
 type ToolMessage = Extract<Message, { role: "tool" }>;

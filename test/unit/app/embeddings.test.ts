@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
-import { followingEmbeddings } from "../../../core/app/stages/embeddings.ts";
+import { followingEmbeddings } from "../../../core/app/stages/memories.ts";
 import { Uses } from "../../../core/lib/uses.ts";
 import type { Models } from "../../../core/models/models.ts";
 

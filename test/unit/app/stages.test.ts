@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { STAGES } from "../../../core/app/stages/list.ts";
 import { assemble, type Built, endAll, kept } from "../../../core/app/stages/stage.ts";
-import type { Issue } from "../../../core/manifest/issues.ts";
+import type { Issue } from "../../../core/manifest/manifest.ts";
 
 const issueAt = (
   path: readonly (string | number)[],

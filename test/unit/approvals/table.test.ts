@@ -2,15 +2,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { admit } from "../../../core/approvals/admission.ts";
-import { answer } from "../../../core/approvals/answer.ts";
+import { answer, settleDue } from "../../../core/approvals/approvals.ts";
 import { ApprovalRows } from "../../../core/approvals/rows.ts";
-import { settleDue } from "../../../core/approvals/upkeep.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
-import { ApprovalNeeded } from "../../../core/tools/approval.ts";
-import type { ApprovalClaim, CallKind } from "../../../core/tools/tool.ts";
+import { type ApprovalClaim, ApprovalNeeded, type CallKind } from "../../../core/tools/tool.ts";
 import { origin, tool } from "../../support/tools.ts";
 import { cutStore } from "../../support/workflow-process.ts";
 

@@ -1,7 +1,7 @@
 /** The cache of verified tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createTokenCache, digestToken } from "../../../core/auth/verifier.ts";
+import { createTokenCache, digestToken } from "../../../core/auth/provider.ts";
 
 const identity = (id: string) => ({ user: { id }, expires: null, refusedFrom: null });
 

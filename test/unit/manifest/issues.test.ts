@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { formatIssue, formatPath, type Issue, parsePath, sortIssues, suggest } from "../../../core/manifest/issues.ts";
+import {
+  formatIssue,
+  formatPath,
+  type Issue,
+  parsePath,
+  sortIssues,
+  suggest,
+} from "../../../core/manifest/manifest.ts";
 
 const issue = (line: number, column: number, message = "is wrong"): Issue => {
   return { severity: "error", file: "service.yaml", line, column, path: "agents.a", message };

@@ -1,10 +1,16 @@
 /** On whose behalf a request comes, with and without isolation. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { actingUser, requiredUser } from "../../../core/identity/acting-user.ts";
-import { NOBODY } from "../../../core/identity/caller.ts";
-import { EVERYTHING, principalOf, type Requester } from "../../../core/identity/principal.ts";
-import { type User, userIdOf } from "../../../core/identity/user.ts";
+import {
+  actingUser,
+  EVERYTHING,
+  NOBODY,
+  principalOf,
+  type Requester,
+  requiredUser,
+  type User,
+  userIdOf,
+} from "../../../core/identity/principal.ts";
 
 const NOBODY_AT_ALL: Requester = { user: null, caller: NOBODY };
 const holder = (user: User): Requester => ({ user, caller: { kind: "user" } });

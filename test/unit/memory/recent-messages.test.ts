@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { Overlaps } from "../../../core/lib/overlaps.ts";
 import { RecentMap } from "../../../core/lib/recent-map.ts";
 import type { MemoryAccess } from "../../../core/memory/memory.ts";
+import { Overlaps } from "../../../core/memory/messages/recent.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { openMemories, pageOf, rejectsAs, said, textOf, textsOf, user, watched } from "../../support/memories.ts";

@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { logRecord, parseLogEntry } from "../../../core/observability/log-line.ts";
-import { findLines } from "../../../core/observability/log-query.ts";
-import { LogRing } from "../../../core/observability/log-ring.ts";
+import { findLines, LogRing } from "../../../core/observability/log-ring.ts";
 import { createLogger } from "../../../core/observability/logger.ts";
 
 const line = (bindings: object, level = "info") =>

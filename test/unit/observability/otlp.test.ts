@@ -5,7 +5,7 @@ import { pino } from "pino";
 import { createCollector } from "../../../core/observability/otlp/collector.ts";
 import { otlpHeaders, shownUrl, tracesUrl } from "../../../core/observability/otlp/open.ts";
 import { createSpanQueue, type QueueSettings, type SpanQueue } from "../../../core/observability/otlp/span-queue.ts";
-import type { SpanData, TraceData } from "../../../core/observability/sink.ts";
+import type { SpanData, TraceData } from "../../../core/observability/span.ts";
 import { type Receiver, startReceiver, valuesOf } from "../../support/otlp-receiver.ts";
 
 const TRACE = "0190f3c2a1b2".padEnd(32, "0");

@@ -1,7 +1,7 @@
 /** Which traces match a query. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type FilteredTrace, matches } from "../../../core/traces/filter.ts";
+import { type FilteredTrace, matches } from "../../../core/traces/traces.ts";
 
 test("GET /observability/traces: from and to are compared with the times that clients are shown, which are rounded to microseconds", () => {
   const isBetween = (start: number, times: { from?: number; to?: number }) => {

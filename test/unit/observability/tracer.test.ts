@@ -1,8 +1,7 @@
 /** The tracer: ids, parents, sampling, traceparent, what is handed over and when. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { SpanData, TraceData } from "../../../core/observability/sink.ts";
-import type { Entity } from "../../../core/observability/span.ts";
+import type { Entity, SpanData, TraceData } from "../../../core/observability/span.ts";
 import { parseTraceparent } from "../../../core/observability/traceparent.ts";
 import { createTracer } from "../../../core/observability/tracer.ts";
 import { TraceSink, tracing, treeOf } from "../../support/trace-sink.ts";

@@ -5,8 +5,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { useProxy } from "../../../core/outbound/proxy.ts";
-import { runNpm } from "../../../core/platform/npm.ts";
-import { Updates } from "../../../core/platform/updates.ts";
+import { runNpm, Updates } from "../../../core/platform/updates.ts";
 import { silent } from "../../support/tools.ts";
 
 /** A program called npm, before the real one on the PATH. */

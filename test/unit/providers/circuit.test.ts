@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, type LanguageModelV3, type LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import { createModelChain } from "../../../core/models/chain.ts";
 import type { ChainSettings } from "../../../core/models/chained-answer.ts";
-import { createCircuits } from "../../../core/models/models.ts";
+import { createCircuits, createModelChain } from "../../../core/models/models.ts";
 import { ModelMeter, NamedMeters } from "../../../core/observability/metrics/named.ts";
 import { type ModelTimeouts, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { knownContextWindow } from "../../../core/models/context-windows.ts";
-import { learnedNothing, learnTokens, statedLimit } from "../../../core/models/learned.ts";
+import { learnedNothing, learnTokens, statedLimit } from "../../../core/models/refusals.ts";
 
 test("the context window of common models is known by their names, with and without a vendor and a date", () => {
   const known = {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createSchemaCompiler } from "../../../core/lib/json-schema.ts";
-import { fitSchema } from "../../../core/models/scripted/fit.ts";
+import { fitSchema } from "../../../core/models/scripted/replies.ts";
 
 const SCHEMAS: [string, Record<string, unknown>][] = [
   [

@@ -1,9 +1,8 @@
 /** Retries and fallback over real providers: before the first visible byte, never after. */
-
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { createModelChain } from "../../../core/models/chain.ts";
 import type { ChainSettings } from "../../../core/models/chained-answer.ts";
+import { createModelChain } from "../../../core/models/models.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
 import type { ModelTimeouts } from "../../../core/plugin/plugin.ts";

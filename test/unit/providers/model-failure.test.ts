@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, UnsupportedFunctionalityError } from "@ai-sdk/provider";
-import { AnswerNotRecorded } from "../../../core/models/cassettes/not-recorded.ts";
+import { AnswerNotRecorded } from "../../../core/models/cassettes/cassette.ts";
 import { classifyFailure, isContextLengthError, providerFailed } from "../../../core/models/failure.ts";
 import { ModelRefusal, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 

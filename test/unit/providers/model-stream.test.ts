@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LanguageModelV3, LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import { createModelChain } from "../../../core/models/chain.ts";
+import { createModelChain } from "../../../core/models/models.ts";
 import { ask, partsOf, silent, soon } from "../../support/providers.ts";
 
 /** Models written for one test, as a plugin of a user could be. */

@@ -1,8 +1,8 @@
 /** What boot says of providers that are written wrongly, and of settings that have no effect. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatPath } from "../../../core/manifest/issues.ts";
 import { parseManifest } from "../../../core/manifest/load.ts";
+import { formatPath } from "../../../core/manifest/manifest.ts";
 import { BUILT_IN_PLUGINS } from "../../../core/models/builtin.ts";
 import { createModels } from "../../../core/models/models.ts";
 import { createHost } from "../../../core/registry/host.ts";

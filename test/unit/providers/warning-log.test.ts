@@ -1,7 +1,7 @@
 /** The warnings of providers in the log. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WarningLog } from "../../../core/models/warning-log.ts";
+import { WarningLog } from "../../../core/models/settings-problems.ts";
 
 function setUp() {
   const lines: unknown[] = [];

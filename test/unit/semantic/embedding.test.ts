@@ -3,11 +3,13 @@ import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import type { EmbeddingModelV3, EmbeddingModelV3CallOptions } from "@ai-sdk/provider";
 import type { NamedEmbedding } from "../../../core/memory/embedding/embedding.ts";
-import { createHashEmbedding } from "../../../core/memory/embedding/hash.ts";
-import { createModelEmbedding } from "../../../core/memory/embedding/model.ts";
-import { openEmbedding } from "../../../core/memory/embedding/open.ts";
-import { createUseEmbedding } from "../../../core/memory/embedding/use.ts";
-import { normalize, similarity } from "../../../core/memory/semantic/nearest.ts";
+import {
+  createHashEmbedding,
+  createModelEmbedding,
+  createUseEmbedding,
+  openEmbedding,
+} from "../../../core/memory/embedding/open.ts";
+import { normalize, similarity } from "../../../core/memory/semantic/matrix.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry } from "../../../core/registry/registry.ts";
 import { embeddingSuite } from "../../suites/embedding.suite.ts";

@@ -2,10 +2,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, type TestContext, test } from "node:test";
-import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
-import { createLayout } from "../../../core/memory/semantic/layout.ts";
+import { createExactVectors, createLayout, type VectorIndex } from "../../../core/memory/semantic/exact.ts";
 import { createVectorCache } from "../../../core/memory/semantic/vector-cache.ts";
-import type { VectorIndex } from "../../../core/memory/semantic/vector-index.ts";
 import type { VectorEntry } from "../../../core/plugin/plugin.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../../core/storage/postgres-store.ts";

@@ -1,8 +1,7 @@
 /** `exact` beside a search that compares every vector with plain arithmetic. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
-import { createLayout } from "../../../core/memory/semantic/layout.ts";
+import { createExactVectors, createLayout } from "../../../core/memory/semantic/exact.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { clusteredVector, createNumbers, nearestMessages, randomVector } from "../../support/vectors.ts";
 

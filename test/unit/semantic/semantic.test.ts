@@ -2,11 +2,9 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Manifest } from "../../../core/manifest/manifest.ts";
-import { createHashEmbedding } from "../../../core/memory/embedding/hash.ts";
-import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
-import { createLayout } from "../../../core/memory/semantic/layout.ts";
-import { openSemantics } from "../../../core/memory/semantic/open.ts";
-import { reindex, type SearchedMessage } from "../../../core/memory/semantic/reindex.ts";
+import { createHashEmbedding } from "../../../core/memory/embedding/open.ts";
+import { createExactVectors, createLayout } from "../../../core/memory/semantic/exact.ts";
+import { openSemantics, reindex, type SearchedMessage } from "../../../core/memory/semantic/open.ts";
 import { createDraft, type MessagePlace, type Semantic } from "../../../core/memory/semantic/semantic.ts";
 import type { VectorEntry, Vectors } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";

@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseManifest } from "../../../core/manifest/load.ts";
 import type { NamedEmbedding } from "../../../core/memory/embedding/embedding.ts";
-import { createHashEmbedding } from "../../../core/memory/embedding/hash.ts";
-import { createUseEmbedding } from "../../../core/memory/embedding/use.ts";
+import { createHashEmbedding, createUseEmbedding } from "../../../core/memory/embedding/open.ts";
 import { BY_MEANING, BY_WORDS, type Pairs } from "../../support/similar-pairs.ts";
 
 const GRID = Array.from({ length: 20 }, (_, index) => index / 20);

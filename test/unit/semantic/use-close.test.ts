@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createUseEmbedding } from "../../../core/memory/embedding/use.ts";
+import { createUseEmbedding } from "../../../core/memory/embedding/open.ts";
 
 test("local/use: a stop while the encoder computes rejects what waits, and its late answer disturbs nobody", async () => {
   const closing: (() => void | Promise<void>)[] = [];

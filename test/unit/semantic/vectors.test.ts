@@ -1,8 +1,7 @@
 /** `exact`: the conformance suite over a store, and what it keeps in memory. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
-import { createLayout } from "../../../core/memory/semantic/layout.ts";
+import { createExactVectors, createLayout } from "../../../core/memory/semantic/exact.ts";
 import { createVectorCache } from "../../../core/memory/semantic/vector-cache.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";

@@ -8,7 +8,7 @@ import {
   encodeText,
   keyBounds,
   NUMBER_LIMIT,
-} from "../../../core/storage/encoding.ts";
+} from "../../../core/storage/keys.ts";
 
 const anyText = fc.oneof(
   fc.string({ unit: "binary", maxLength: 300 }),

@@ -1,7 +1,7 @@
 /** What SQLite refuses for what is in it, which no test can make as large as it would have to be: a driver that says so. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { SqliteConnection } from "../../../core/storage/sqlite-connection.ts";
+import type { SqliteConnection } from "../../../core/storage/sqlite-schema.ts";
 import { createSqliteWriter } from "../../../core/storage/sqlite-write.ts";
 
 const LIMIT = 1_000;

@@ -1,7 +1,7 @@
 /** Wake-ups between processes, over a wire that a test can cut: what is sent, who hears it, and how much it is. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WakeTopics } from "../../../core/storage/wake-topics.ts";
+import { WakeTopics } from "../../../core/storage/postgres-notices.ts";
 import { until } from "../../support/probe.ts";
 
 /** NOTIFY of PostgreSQL takes less. */

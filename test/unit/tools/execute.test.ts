@@ -3,9 +3,16 @@ import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../../core/lib/errors.ts";
-import { ApprovalNeeded, compileApproval } from "../../../core/tools/approval.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
-import type { ApprovalInbox, ApprovalRule, ConfiguredCall, Tool, ToolOrigin } from "../../../core/tools/tool.ts";
+import {
+  type ApprovalInbox,
+  ApprovalNeeded,
+  type ApprovalRule,
+  type ConfiguredCall,
+  compileApproval,
+  type Tool,
+  type ToolOrigin,
+} from "../../../core/tools/tool.ts";
 import { origin, silent, tool } from "../../support/tools.ts";
 
 const failsWith = (kind: string, message: string) => (error: unknown) =>

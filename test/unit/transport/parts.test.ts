@@ -1,7 +1,7 @@
 /** The parts that transports share: heads, body buffers, targets, addresses. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Uploads } from "../../../core/http/uploads.ts";
+import { Uploads } from "../../../core/http/exchange.ts";
 import { BodyBuffer } from "../../../core/transport/body.ts";
 import { Heads } from "../../../core/transport/heads.ts";
 import { normalizeAddress, splitTarget } from "../../../core/transport/target.ts";

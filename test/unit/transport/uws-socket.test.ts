@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
+import { socketBehavior, UwsSocket } from "../../../core/transport/uws.ts";
 import type { NativeSocket } from "../../../core/transport/uws-native.ts";
-import { socketBehavior, UwsSocket } from "../../../core/transport/uws-socket.ts";
 
 test("UwsSocket: a drain is told after the addon's callback, not after the end, and what it throws is reported", async () => {
   const told: string[] = [];

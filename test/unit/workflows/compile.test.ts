@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { checkReferences } from "../../../core/manifest/references.ts";
 import { compileDefinition } from "../../../core/workflows/compile/definition.ts";
-import { MAX_STEPS, outlineSteps } from "../../../core/workflows/definition/outline.ts";
+import { MAX_STEPS, outlineSteps } from "../../../core/workflows/definition/pinned.ts";
 import { PLUGINS } from "../../manifest/cases.ts";
 import { callOf, linked, oneStep, run, scopeOf, stepsByPath, workflowsOf } from "../../support/definitions.ts";
 

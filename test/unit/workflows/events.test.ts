@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { EVENT_COUNTS, type ExecutionStart, type JournalEntry } from "../../../core/workflows/journal/entries.ts";
-import { eventTexts, startEvent } from "../../../core/workflows/journal/events.ts";
+import { eventTexts, startEvent } from "../../../core/workflows/journal/record.ts";
 import { applyEntry, type JournalState } from "../../../core/workflows/journal/state.ts";
 import { validators } from "../../../generated/all-validators.js";
 import { at, COMPLETED, folded, iso, OUTLINE, outlineWith, SUSPENDED } from "../../support/journals.ts";

@@ -14,9 +14,9 @@ import {
   type ExecutionStart,
   type ExecutionStatus,
   type JournalEntry,
+  openRowText,
 } from "../../../core/workflows/journal/entries.ts";
 import { loadExecution, readExecution } from "../../../core/workflows/journal/load.ts";
-import { openRowText } from "../../../core/workflows/journal/rows.ts";
 import {
   applyEntry,
   initialState,
@@ -26,8 +26,7 @@ import {
 import { drive } from "../../../core/workflows/run/drive.ts";
 import type { ExecutionEnvironment } from "../../../core/workflows/run/environment.ts";
 import { Execution } from "../../../core/workflows/run/execution.ts";
-import { planReplay } from "../../../core/workflows/run/replay.ts";
-import { planResume } from "../../../core/workflows/run/resume.ts";
+import { planReplay, planResume } from "../../../core/workflows/run/replay.ts";
 import { silent } from "../../support/agents.ts";
 import { type Expected, evaluate, type Node, workflow } from "../../support/generated-nodes.ts";
 import { definitionOf } from "../../support/generated-workflows.ts";

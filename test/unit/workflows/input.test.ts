@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { parseQuery, requireValid } from "../../../core/http/decode.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
-import { executionIdParam, executionQuery, parseEventCursor } from "../../../core/workflows/input.ts";
+import { executionIdParam, executionQuery, parseEventCursor } from "../../../core/workflows/begin.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { AttachQuery, ExecutionsQuery } from "../../../generated/types.ts";
 

@@ -1,9 +1,7 @@
 /** With isolation, executions of somebody else do not exist, whatever is asked of them. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { NOBODY } from "../../../core/identity/caller.ts";
-import type { Principal } from "../../../core/identity/principal.ts";
-import { EVERYTHING } from "../../../core/identity/principal.ts";
+import { EVERYTHING, NOBODY, type Principal } from "../../../core/identity/principal.ts";
 import type { WorkflowAccess, WorkflowCall } from "../../../core/workflows/workflows.ts";
 import { silent } from "../../support/agents.ts";
 import { collectEvents } from "../../support/event-sink.ts";

@@ -4,9 +4,8 @@ import { test } from "node:test";
 import { executionKey, journalKey, openExecutionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
-import type { JournalEntry } from "../../../core/workflows/journal/entries.ts";
+import { entriesText, type JournalEntry, openRowText, recordRowText } from "../../../core/workflows/journal/entries.ts";
 import { loadExecution, loadWhole, readEntries, readExecution } from "../../../core/workflows/journal/load.ts";
-import { entriesText, openRowText, recordRowText } from "../../../core/workflows/journal/rows.ts";
 import { at, SUSPENDED, startOf } from "../../support/journals.ts";
 
 const START = startOf({ number: 7 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
-import { cloneJson } from "../../../core/lib/clone-json.ts";
+import { cloneJson } from "../../../core/lib/canonical-json.ts";
 import { type Step, Suspend } from "../../../core/workflows/definition/definition.ts";
 import { callOf, linked, oneStep, run } from "../../support/definitions.ts";
 
