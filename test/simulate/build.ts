@@ -55,7 +55,7 @@ SHARED.push("@a2a-js/sdk", "@a2a-js/sdk/compat/v0_3/server", "@a2a-js/sdk/errors
 SHARED.push("@modelcontextprotocol/server", "jose", "generated/validators.js", "core/plugin/template.ts");
 SHARED.push(...readdirSync(join(ROOT, "core/manifest")).map((file) => `core/manifest/${file}`));
 const SHARED_LIB = ["bounded-errors", "duration", "errors", "host-name", "is-object", "json-schema", "large-integers"];
-SHARED_LIB.push("schema-keywords", "schema-shape", "secrets", "size");
+SHARED_LIB.push("schema-shape", "secrets", "size");
 SHARED.push(...SHARED_LIB.map((name) => `core/lib/${name}.ts`));
 /** Packages that lead out. */
 const FOREIGN = ["@keyv/postgres", "@keyv/sqlite", "pg", "sqlite3", "uWebSockets.js", "undici", "esbuild", "tsx"];
