@@ -41,8 +41,8 @@ export function check(invocation: Invocation): Promise<number> {
     if (invocation.json === true) process.stdout.write(`${JSON.stringify({ valid, issues }, null, 2)}\n`);
     else {
       printIssues(issues);
-      const map = /\w+(?=\.\S*: unknown key)/.exec(issues.map(formatIssue).join("\n"))?.[0];
-      if (map !== undefined) process.stderr.write(`see docs/reference/manifest.md: ${map}\n`);
+      const unknown = issues.find(({ path, message }) => path.includes(".") && message.startsWith("unknown key"));
+      if (unknown) process.stderr.write(`see docs/reference/manifest.md: ${unknown.path.split(/\W/, 1)}\n`);
       if (valid) process.stdout.write(`${invocation.config} is valid\n`);
     }
     return valid ? 0 : 1;

@@ -17,6 +17,9 @@ const OF_OTHERS: Record<string, string> = {
   'core/lib/schema-shape.ts: new RegExp(value, "u")': "compiled to see whether it is one, and never run",
   'core/models/scripted/replies.ts: new RegExp(reply.when ?? "", "i")':
     "written in the manifest, for a model that stands in for a real one",
+  "core/manifest/read.ts: new RegExp(`\\\\b${key}[\"']?\\\\s*[:(]`)": "a field of a plugin, looked for in its own file",
+  'core/packing/service-files.ts: new RegExp(`^${path.includes("/") ? "" : "(.*/)?"}${pattern}(/|$)`)':
+    "written in .penstockignore, for names of its author's files",
 };
 
 /** Built from the secrets of a service when it starts, so that they must be used to be seen. */

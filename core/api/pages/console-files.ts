@@ -43,7 +43,14 @@ export async function loadConsole(): Promise<KeptFiles> {
 
 const IMPORT = /^import \{([^}]*)\} from "\.\/([\w-]+\.js)";$/gm;
 const EXPORT = /^export (?=(?:async )?(?:class|const|function\*?) (\w+))/gm;
-const COMMENT = /^ *(?:\/\*\*(?:[^*]|\*(?!\/))*\*\/|\/\/.*)\n/gm;
+const LINE_COMMENT = /^ *\/\/.*\n/gm;
+
+/** Without the comments that begin a line. */
+function withoutComments(text: string): string {
+  const [begin, ...rest] = text.split(/^ *\/\*\*/m);
+  const code = [begin, ...rest.map((part) => part.slice(part.indexOf("*/") + 3))].join("");
+  return code.replace(LINE_COMMENT, "");
+}
 
 /** One script: each module is a function that returns what it exports, after those that it imports. */
 function bundle(sources: ReadonlyMap<string, string>, first: string): string {
@@ -51,9 +58,7 @@ function bundle(sources: ReadonlyMap<string, string>, first: string): string {
   const variable = (name: string) => `module_${name.replace(/\W/g, "_")}`;
   const add = (name: string, wrap: (text: string, exported: readonly string[]) => string) => {
     const exported: string[] = [];
-    const text = sources
-      .get(name)!
-      .replace(COMMENT, "")
+    const text = withoutComments(sources.get(name)!)
       .replace(IMPORT, (_, names: string, from: string) => {
         if (!made.has(from))
           add(from, (inner, all) => `const ${variable(from)} = (() => {\n${inner}return { ${all} };\n})();\n`);

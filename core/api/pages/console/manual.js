@@ -46,7 +46,7 @@ function prepared(text, name) {
     if (/^[a-z]+:/.test(target)) return `[${label}](${target})`;
     const [file = "", heading] = target.split("#");
     const { pathname } = new URL(
-      file === "" ? name.replace(/\.(?=.*\.)/, "/") : `${folder}${file}`,
+      file === "" ? (folder === "" ? name : name.replace(".", "/")) : `${folder}${file}`,
       "http://docs/docs/",
     );
     const chapter = pathname.replace("/docs/", "").replace("/", ".");
@@ -54,7 +54,9 @@ function prepared(text, name) {
     return known.has(chapter) ? `[${label.replaceAll("`", "")}](${new URL(place, location.href).href})` : label;
   };
   return text
-    .replace(/<!--.*?-->\n?/gs, "")
+    .split("<!--")
+    .map((part, index) => (index === 0 ? part : part.slice(part.indexOf("-->") + 3).replace(/^\n/, "")))
+    .join("")
     .split(/(^```.*?^```$)/ms)
     .map((part) =>
       part.startsWith("```")
@@ -62,7 +64,7 @@ function prepared(text, name) {
         : part
             .replaceAll("\\|", "\u2223")
             .replace(/(?<=[^\n|])\n(?![\n#>|\s]|[-*] |\d+\. )/g, " ")
-            .replace(/\[([^\]]+)\]\(([^)\s]+)\)/g, (_, label, target) => link(label, target)),
+            .replace(/\[([^[\]]+)\]\(([^()\s]+)\)/g, (_, label, target) => link(label, target)),
     )
     .join("");
 }

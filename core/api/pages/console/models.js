@@ -12,7 +12,7 @@ import { serviceNavigation } from "./service-views.js";
 /** Between two requests, in milliseconds. */
 const PAUSE = 5000;
 const SAMPLE = /^(\w+)(?:\{(.*)\})? (\S+)$/gm;
-const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
+const LABEL = /(?<!\w)(\w+)="((?:[^"\\]|\\.)*)"/g;
 /** By the value of the metric. */
 const CIRCUITS = ["ready", "on trial", "unavailable"];
 /** Of the answers, the share that is as fast as the time shown. */
