@@ -75,29 +75,38 @@ export async function translateSources(folder) {
   const texts = new Map(outputFiles.map(({ path, text }) => [relative(".", path).replace(/\.js$/, ".ts"), text]));
   const modules = new Map(Object.values(metafile.outputs).map((output) => [output.entryPoint, output]));
   const together = [...importedBy(START, modules)];
-  texts.set(TOGETHER, await bundle(together, modules));
+  const joined = new Map([...texts, [TOGETHER, await bundle(together, modules)]]);
   together.forEach((path, index) => {
     const names = modules.get(path).exports.map((name) => `m${index}_${name} as ${name}`);
-    texts.set(path, `export { ${names.join(", ")} } from ${JSON.stringify(urlOf(TOGETHER))};\n`);
+    joined.set(path, `export { ${names.join(", ")} } from ${JSON.stringify(urlOf(TOGETHER))};\n`);
   });
-  const list = [...texts].map(([path, text]) => {
-    const file = resolve(folder, `${path}.js`);
-    mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, text);
-    return [urlOf(path), file];
-  });
-  const listFile = resolve(folder, "list.json");
-  writeFileSync(listFile, JSON.stringify(list));
+  /** @returns a list of what stands for each URL */
+  const write = (name, modules) => {
+    const list = [...modules].map(([path, text]) => {
+      const file = resolve(folder, name, `${path}.js`);
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(file, text);
+      return [urlOf(path), file];
+    });
+    const listFile = resolve(folder, `${name}.json`);
+    writeFileSync(listFile, JSON.stringify(list));
+    return listFile;
+  };
+  const lists = { together: write("together", joined), apart: write("apart", texts) };
   const hooks = new URL("sources-hooks.mjs", import.meta.url).href;
   const loader = resolve(folder, "loader.mjs");
   // Newer versions run the hooks of tsx in the thread of the program, where they cost little.
   writeFileSync(
     loader,
-    `import module from "node:module";
+    `import { readFileSync } from "node:fs";
+import module from "node:module";
 if (module.registerHooks !== undefined) await import(${JSON.stringify(import.meta.resolve("tsx"))});
 else {
   process.setSourceMapsEnabled(true);
-  module.register(${JSON.stringify(hooks)}, { data: ${JSON.stringify(listFile)} });
+  // It looks for the lines of the source in stacks.
+  const [, main = ""] = process.argv;
+  const apart = main.endsWith(".test.mjs") && readFileSync(main, "utf8").includes("security/patterns");
+  module.register(${JSON.stringify(hooks)}, { data: apart ? ${JSON.stringify(lists.apart)} : ${JSON.stringify(lists.together)} });
 }
 `,
   );
