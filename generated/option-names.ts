@@ -24,7 +24,8 @@ export const optionNames: Readonly<Record<string, OptionNames>> = {
           "mode": true,
           "debounceMs": true,
           "flushOnToolResult": true
-        }
+        },
+        "messageMetadataPersistence": true
       }
     },
     "maxSteps": true,
@@ -44,6 +45,7 @@ export const optionNames: Readonly<Record<string, OptionNames>> = {
     "runId": true,
     "background": true,
     "resumableStream": true,
+    "textInDeltas": true,
     "userId": true,
     "conversationId": true,
     "contextLimit": true,
@@ -85,7 +87,8 @@ export const optionNames: Readonly<Record<string, OptionNames>> = {
           "mode": true,
           "debounceMs": true,
           "flushOnToolResult": true
-        }
+        },
+        "messageMetadataPersistence": true
       }
     },
     "maxSteps": true,
@@ -105,6 +108,7 @@ export const optionNames: Readonly<Record<string, OptionNames>> = {
     "runId": true,
     "background": true,
     "resumableStream": true,
+    "textInDeltas": true,
     "userId": true,
     "conversationId": true,
     "contextLimit": true,
@@ -146,7 +150,8 @@ export const optionNames: Readonly<Record<string, OptionNames>> = {
           "mode": true,
           "debounceMs": true,
           "flushOnToolResult": true
-        }
+        },
+        "messageMetadataPersistence": true
       }
     },
     "maxSteps": true,
@@ -166,6 +171,7 @@ export const optionNames: Readonly<Record<string, OptionNames>> = {
     "runId": true,
     "background": true,
     "resumableStream": true,
+    "textInDeltas": true,
     "userId": true,
     "conversationId": true,
     "contextLimit": true,

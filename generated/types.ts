@@ -3002,6 +3002,14 @@ export interface Usage {
    */
   reasoningTokens: number;
   /**
+   * `promptTokens` under the name of the AI SDK: in replies, not in what is stored.
+   */
+  inputTokens?: number;
+  /**
+   * `completionTokens` under the name of the AI SDK: in replies, not in what is stored.
+   */
+  outputTokens?: number;
+  /**
    * What they cost, in US dollars; absent unless the prices of every model that was used are known.
    */
   cost?: number;
@@ -5340,6 +5348,20 @@ export interface ConversationPersistenceOptions {
 }
 
 /**
+ * What the stored answer has in its `metadata`.
+ */
+export interface MessageMetadataOptions {
+  /**
+   * The tokens of the run.
+   */
+  usage?: boolean;
+  /**
+   * Why the model stopped.
+   */
+  finishReason?: boolean;
+}
+
+/**
  * How memory behaves in this call.
  */
 export interface MemoryRuntimeOptions {
@@ -5353,6 +5375,10 @@ export interface MemoryRuntimeOptions {
   readOnly?: boolean;
   semanticMemory?: SemanticMemoryOptions;
   conversationPersistence?: ConversationPersistenceOptions;
+  /**
+   * What the stored answer has in its `metadata`: both with `true`, nothing by default.
+   */
+  messageMetadataPersistence?: boolean | MessageMetadataOptions;
 }
 
 /**
@@ -5450,6 +5476,10 @@ export interface GenerateOptions {
    * Keeps a chat run alive when the client leaves, so that it can be read again by its conversation; needs userId and conversationId.
    */
   resumableStream?: boolean;
+  /**
+   * For `/stream`: deltas of text and reasoning carry `text` beside `delta`, as the AI SDK's stream has them. Left out: no.
+   */
+  textInDeltas?: boolean;
   /**
    * @deprecated
    * Use `memory.userId`.
@@ -7197,6 +7227,10 @@ export type RawStreamPart =
        */
       delta: string;
       /**
+       * The same, with `options.textInDeltas`.
+       */
+      text?: string;
+      /**
        * Id of the sub-agent that this part comes from.
        */
       subAgentId?: string;
@@ -7268,6 +7302,10 @@ export type RawStreamPart =
        * The piece of reasoning.
        */
       delta: string;
+      /**
+       * The same, with `options.textInDeltas`.
+       */
+      text?: string;
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -7543,6 +7581,27 @@ export type RawStreamPart =
        * What the tool is to be called with.
        */
       input: unknown;
+      /**
+       * The call once more, as the AI SDK's stream has it.
+       */
+      toolCall?: {
+        /**
+         * Always `tool-call`.
+         */
+        type: "tool-call";
+        /**
+         * Id of the call.
+         */
+        toolCallId: string;
+        /**
+         * Name of the tool.
+         */
+        toolName: string;
+        /**
+         * What the tool is to be called with.
+         */
+        input: unknown;
+      };
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -8683,6 +8742,7 @@ export interface Schemas {
   ResponseItemsQuery: ResponseItemsQuery;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
+  MessageMetadataOptions: MessageMetadataOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;
   MemoryEnvelope: MemoryEnvelope;
   OutputOptions: OutputOptions;

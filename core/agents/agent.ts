@@ -179,7 +179,11 @@ export interface RunName {
 }
 
 /** The sink of events, wrapped in another one. Default: raw parts. */
-export type ReplyForm = (sink: Parameters<EventProducer>[0]) => PartSink;
+export interface ReplyForm {
+  (sink: Parameters<EventProducer>[0]): PartSink;
+  /** Whether each part is one event: then the reply of a kept run that waits has no end of its own. */
+  readonly isRaw?: true;
+}
 
 /** A run that has not started yet. Each of its methods starts it. If a request with the same key has started a run, they refer to that one. */
 export interface StartableRun {

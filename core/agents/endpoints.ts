@@ -27,8 +27,9 @@ import { objectOutput } from "./run/options.ts";
 import type { PartSink } from "./run/parts.ts";
 import { reasoningOptions } from "./run/prompt-bounds.ts";
 import type { PreparedRun, RunResult } from "./run/run.ts";
+import { shownUsage } from "./run/usage.ts";
 import { ObjectSink } from "./stream/object.ts";
-import { RawSink } from "./stream/raw.ts";
+import { RawSink, StreamSink } from "./stream/raw.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
 
 // Decides which runs of an agent are kept, and starts them.
@@ -113,7 +114,11 @@ class PassingRun implements StartableRun {
   }
 }
 
-export const RAW: ReplyForm = (events) => new RawSink(events);
+const rawForm = (sink: ReplyForm): ReplyForm => Object.assign(sink, { isRaw: true as const });
+export const RAW = rawForm((events) => new RawSink(events));
+/** As `POST /agents/:id/stream` replies. */
+export const STREAM = rawForm((events) => new StreamSink(events));
+const STREAM_WITH_TEXT = rawForm((events) => new StreamSink(events, true));
 
 /** Gives the answers of a request to the run that waits for them, if there is one. A function of its own: most requests bring none. */
 function answering(
@@ -180,7 +185,8 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
         ? started(run, call)
         : (await run.result()).output;
     },
-    stream: (body, call) => stream(answerRequest(body), call),
+    stream: (body, call) =>
+      stream(answerRequest(body), call, () => (body.options?.textInDeltas === true ? STREAM_WITH_TEXT : STREAM)),
     chat(body, call) {
       const request = chatRequest(body, agent.asks);
       return stream(request, call, (run) => {
@@ -344,7 +350,8 @@ function textResult(outcome: RunResult): TextResult {
 }
 
 function finished(outcome: RunResult): TextResult {
-  const { text, usage, model, finishReason, toolCalls, toolResults } = outcome;
+  const { text, model, finishReason, toolCalls, toolResults } = outcome;
+  const usage = shownUsage(outcome.usage);
   if (outcome.output === undefined) return { text, usage, model, finishReason, toolCalls, toolResults };
   return { text, output: outcome.output, usage, model, finishReason, toolCalls, toolResults };
 }

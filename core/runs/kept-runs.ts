@@ -180,19 +180,21 @@ export class KeptRuns implements RunKeeper {
           (execution) => this.#result(execution, live),
           (follow) => earlierResult(follow, runId),
         ),
-      events: (form) => async (events) => {
-        live.isRead = true;
-        const follow = await begun(
-          async (execution) => {
-            await Promise.race([live.accepted, live.stalled, execution.settled]);
-            await onDisk(execution);
-            return attach();
-          },
-          (known) => known,
-        );
-        if (form === undefined) await follow(partEvents(events, RAW));
-        else await replyWith(follow, events, form);
-      },
+      events:
+        (form = RAW) =>
+        async (events) => {
+          live.isRead = true;
+          const follow = await begun(
+            async (execution) => {
+              await Promise.race([live.accepted, live.stalled, execution.settled]);
+              await onDisk(execution);
+              return attach();
+            },
+            (known) => known,
+          );
+          if (form.isRaw) await follow(partEvents(events, form));
+          else await replyWith(follow, events, form);
+        },
       kept: { start: () => begun(onDisk, () => false), left: live.left },
     };
   }

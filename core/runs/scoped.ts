@@ -3,6 +3,7 @@ import { defaults } from "../../generated/defaults.ts";
 import type { AgentRun, RunsQuery } from "../../generated/types.ts";
 import type { KeptRequest, ReplyForm } from "../agents/agent.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
+import { STREAM } from "../agents/endpoints.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
@@ -199,7 +200,7 @@ interface RunParts {
 interface Reading {
   /** Whose run is meant, for a caller that sees those of several users. */
   readonly userId?: string | undefined;
-  /** `chat`: the UI message stream. Default: the raw parts. */
+  /** `chat`: the UI message stream; `raw`: as `POST /agents/:id/stream` replies. Default: the parts as they are. */
   readonly format?: "raw" | "chat";
 }
 
@@ -256,7 +257,7 @@ export class ScopedRuns {
   /** The events after the one numbered `after`, then those to come until the run has ended. */
   attach(agentId: string, runId: string, after: number, { userId, format }: Reading = {}): Promise<EventProducer> {
     this.#live.read(agentId, runId, userId ?? this.#principal.userId ?? undefined);
-    const form = format === "chat" ? chatEvents : undefined;
+    const form = format && FORMS[format];
     return aboutRun(runId, () =>
       this.#executions.attach(runDefinitionId(agentId), runExecutionId(runId), after, userId, form),
     );
@@ -344,6 +345,8 @@ const chatEvents = (start: ExecutionStart, reader: EventSink): EventSink => {
   const messageId = replyMessageId((start.input as KeptRequest).input, runIdOf(start));
   return partEvents(reader, (sink) => new UiSink(sink, messageId));
 };
+
+const FORMS = { chat: chatEvents, raw: (_start: ExecutionStart, reader: EventSink) => partEvents(reader, STREAM) };
 
 /** Whether a run could not be cancelled because it has ended meanwhile. */
 const isOver = (error: unknown): boolean =>

@@ -115,7 +115,15 @@ describe("POST /agents/:id/stream-object", () => {
     assert.deepEqual(events.at(-1), {
       type: "final",
       finalObject: { city: "Lisbon", days: 12 },
-      usage: { promptTokens: 10, completionTokens: 5, totalTokens: 15, cachedInputTokens: 0, reasoningTokens: 0 },
+      usage: {
+        promptTokens: 10,
+        completionTokens: 5,
+        totalTokens: 15,
+        cachedInputTokens: 0,
+        reasoningTokens: 0,
+        inputTokens: 10,
+        outputTokens: 5,
+      },
       finishReason: "stop",
       model: "up/test-model",
     });

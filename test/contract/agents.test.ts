@@ -93,7 +93,15 @@ for (const transport of TRANSPORTS) {
         data: {
           text: "two words",
           // The scripted model counts words: 5 of the instructions and 2 of the user.
-          usage: { promptTokens: 7, completionTokens: 2, totalTokens: 9, cachedInputTokens: 0, reasoningTokens: 0 },
+          usage: {
+            promptTokens: 7,
+            completionTokens: 2,
+            totalTokens: 9,
+            cachedInputTokens: 0,
+            reasoningTokens: 0,
+            inputTokens: 7,
+            outputTokens: 2,
+          },
           model: "demo/echo",
           finishReason: "stop",
           toolCalls: [],
@@ -154,10 +162,12 @@ test("POST /agents/:id/text takes usage from the provider's numbers, with cached
     totalTokens: 120,
     cachedInputTokens: 64,
     reasoningTokens: 12,
+    inputTokens: 100,
+    outputTokens: 20,
   });
 });
 
-test("POST /agents/:id/text: usage has five numbers, 0 where the provider says nothing", async (t) => {
+test("POST /agents/:id/text: usage has seven numbers, 0 where the provider says nothing", async (t) => {
   const { service, upstream } = await serveUpstream(t);
   upstream.replies(says("Hi", { usage: null }));
   const { usage } = await dataOf(service.post(TEXT, { input: "x" }));
@@ -167,6 +177,8 @@ test("POST /agents/:id/text: usage has five numbers, 0 where the provider says n
     totalTokens: 0,
     cachedInputTokens: 0,
     reasoningTokens: 0,
+    inputTokens: 0,
+    outputTokens: 0,
   });
 });
 
@@ -207,6 +219,8 @@ test("POST /agents/:id/text lists the tool calls and results of all steps in ord
     totalTokens: 54,
     cachedInputTokens: 18,
     reasoningTokens: 9,
+    inputTokens: 30,
+    outputTokens: 24,
   });
 });
 

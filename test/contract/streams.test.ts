@@ -8,8 +8,24 @@ import { parseEvents } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const MODEL = "up/test-model";
-const USAGE = { promptTokens: 10, completionTokens: 5, totalTokens: 15, cachedInputTokens: 0, reasoningTokens: 0 };
-const TWICE = { promptTokens: 20, completionTokens: 10, totalTokens: 30, cachedInputTokens: 0, reasoningTokens: 0 };
+const USAGE = {
+  promptTokens: 10,
+  completionTokens: 5,
+  totalTokens: 15,
+  cachedInputTokens: 0,
+  reasoningTokens: 0,
+  inputTokens: 10,
+  outputTokens: 5,
+};
+const TWICE = {
+  promptTokens: 20,
+  completionTokens: 10,
+  totalTokens: 30,
+  cachedInputTokens: 0,
+  reasoningTokens: 0,
+  inputTokens: 20,
+  outputTokens: 10,
+};
 const TOOLS = { sum: { use: "add" }, fail: { use: "fail" } };
 const BODY = { input: "x" };
 

@@ -14,7 +14,7 @@ import { NO_CALLS, questionsIn, withDenied } from "../prompt/awaited-calls.ts";
 import type { RunCall } from "../run/caller.ts";
 import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
-import type { PartSink, StoredIds } from "../run/parts.ts";
+import type { Finish, PartSink, StoredIds } from "../run/parts.ts";
 import { type Conversation, MESSAGES_OF_TURN, type RecalledContext, recall, type Summarizer } from "./recall.ts";
 import { type CompletedMessage, parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
@@ -270,17 +270,19 @@ export class Turn {
   /**
    * Stores the whole turn.
    *
+   * @param last how the run ended
    * @param joined the end of a kept run: it happens with the turn, unless there is nothing to store
    * @throws ServiceError `unavailable` when that fails: the run must not report success then; what `joined` throws
    */
-  async finish(joined?: JoinedChanges): Promise<void> {
+  async finish(last: Finish, joined?: JoinedChanges): Promise<void> {
     if (!this.writable || this.#checkpoints.ended) return;
     await this.#checkpoints.end();
-    const { queue, ticket } = this.#options;
+    const { queue, ticket, settings } = this.#options;
+    const metadata = metadataOfRun(last, settings.messageMetadataPersistence);
     let isDoubtful = false;
     await this.#lasting(async () => {
       try {
-        await this.#write("completed", { joined });
+        await this.#write("completed", { metadata, joined });
       } catch (error) {
         // The commit before, whose answer was lost, has ended the turn.
         const isLost = ticket !== null && error === ticket.withdrawn && isStoreUnavailable(error);
@@ -334,7 +336,7 @@ export class Turn {
   /** @param ended whether the run is over, and how */
   async #write(
     ended: "completed" | "failed" | null,
-    { metadata, joined }: { metadata?: Record<string, unknown>; joined?: JoinedChanges | undefined } = {},
+    { metadata, joined }: { metadata?: Record<string, unknown> | undefined; joined?: JoinedChanges | undefined } = {},
   ): Promise<void> {
     const { memory, access, conversation, resourceId, messageId, queue, ticket, record } = this.#options;
     if (ended === null || (record?.isKept === true && joined === undefined)) this.#choosesIds = true;
@@ -370,7 +372,7 @@ export class Turn {
       if (metadata !== undefined) answer.metadata = metadata;
       messages.push(this.#withIdAndTime(answer, "messageId", this.#answeredAt, answerId));
     }
-    const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
+    const place = ended !== null || user !== null ? this.#place(answerId, ended === "failed") : undefined;
     await spanned(this.#span(MEMORY_SPANS.save), append(messages, place));
     if (this.#user === user) this.#user = null;
     if (this.#branch === branch) this.#branch = [];
@@ -410,6 +412,16 @@ export class Turn {
       `a turn could not be stored: ${messageOf(error)}`,
     );
   }
+}
+
+/** What a stored answer says of its run, where that is wanted. */
+function metadataOfRun(
+  { totalUsage: usage, finishReason }: Finish,
+  wanted: MemorySettings["messageMetadataPersistence"],
+): Record<string, unknown> | undefined {
+  if (wanted === undefined || wanted === false) return undefined;
+  const { usage: withUsage, finishReason: withReason } = wanted === true ? { usage: true, finishReason: true } : wanted;
+  return { ...(withUsage && { usage }), ...(withReason && { finishReason }) };
 }
 
 const newMessage = ({ id, role, parts, metadata }: CompletedMessage): NewMessage => ({

@@ -8,15 +8,13 @@ import { callsLeft } from "../prompt/results.ts";
 import { KeptParts, type RecordedAnswer, RunWaits, recordedStream } from "./journal.ts";
 import { CallOptions, ModelStep, type PendingCall } from "./model-step.ts";
 import type { OutputSpec } from "./options.ts";
-import type { AgentPart, PartSink } from "./parts.ts";
+import type { Finish, PartSink } from "./parts.ts";
 import { Aborted, type RunPlan, type RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runAwaitedCalls, runToolCalls } from "./tool-calls.ts";
 import { ownToolName } from "./tool-set.ts";
 import { addUsage, CUT, costOf } from "./usage.ts";
-
-type Finish = Extract<AgentPart, { type: "finish" }>;
 
 /** A run under way. */
 interface Run {
@@ -98,8 +96,8 @@ async function finish({ turn, record }: RunPlan, sink: PartSink, outcome: RunRes
   if (turn !== null) {
     // Filled as the messages get their ids, which is in the commit that the last part is written with.
     turn.ids = Object.assign(last, turn.ids);
-    const ended = record !== null && (await record.end(last, (joined) => turn.finish(joined)));
-    if (!ended) await turn.finish();
+    const ended = record !== null && (await record.end(last, (joined) => turn.finish(last, joined)));
+    if (!ended) await turn.finish(last);
     const { messageId, userMessageId } = last;
     if (messageId !== undefined) outcome.messageId = messageId;
     if (userMessageId !== undefined) outcome.userMessageId = userMessageId;

@@ -7,6 +7,7 @@ import { defaults } from "../../../generated/defaults.ts";
 import type {
   ConversationPersistenceOptions,
   GenerateOptions,
+  MemoryRuntimeOptions,
   OutputOptions,
   SemanticMemoryOptions,
 } from "../../../generated/types.ts";
@@ -25,6 +26,8 @@ export interface MemorySettings {
   readonly readOnly: boolean;
   readonly semanticMemory: Required<Omit<SemanticMemoryOptions, "enabled">> & { enabled: boolean | undefined };
   readonly conversationPersistence: Required<ConversationPersistenceOptions>;
+  /** What the stored answer says of its run. */
+  readonly messageMetadataPersistence: MemoryRuntimeOptions["messageMetadataPersistence"];
 }
 
 export interface RunSettings {
@@ -59,6 +62,7 @@ export const DEFAULT_SETTINGS: RunSettings = Object.freeze({
     ...defaults.MemoryRuntimeOptions,
     semanticMemory: Object.freeze({ enabled: undefined, ...defaults.SemanticMemoryOptions }),
     conversationPersistence: Object.freeze(defaults.ConversationPersistenceOptions),
+    messageMetadataPersistence: undefined,
   }),
 });
 
@@ -103,6 +107,7 @@ function resolveMemory(options: GenerateOptions, defaults: MemorySettings): Memo
       options.conversationPersistence,
       defaults.conversationPersistence,
     ),
+    messageMetadataPersistence: memoryOptions?.messageMetadataPersistence ?? defaults.messageMetadataPersistence,
   };
 }
 

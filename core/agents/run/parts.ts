@@ -85,6 +85,8 @@ export type AgentPart = FromSubAgent<
   | { type: "error"; error: string }
 >;
 
+export type Finish = Extract<AgentPart, { type: "finish" }>;
+
 /**
  * Receives the parts of a run as they come, synchronously and in order. A promise means that the reader is behind: the loop
  * awaits it before it reads on from the model, so that a slow reader slows the model down (back-pressure).

@@ -7,6 +7,13 @@ export function zeroUsage(): Usage {
   return { promptTokens: 0, completionTokens: 0, totalTokens: 0, cachedInputTokens: 0, reasoningTokens: 0 };
 }
 
+/** As replies show it: with the AI SDK's names beside ours. Nothing is stored like that. */
+export const shownUsage = (usage: Usage): Usage => ({
+  ...usage,
+  inputTokens: usage.promptTokens,
+  outputTokens: usage.completionTokens,
+});
+
 /**
  * `promptTokens` counts all input, cached or not. Counts that the provider does not give are 0, and so is what is no count: it would
  * spoil every sum that it goes into, in the metrics for good.

@@ -2,6 +2,7 @@
 import type { EventSink } from "../../lib/event-sink.ts";
 import { type Bracket, PartialJson } from "../run/partial-json.ts";
 import type { AgentPart } from "../run/parts.ts";
+import { shownUsage } from "../run/usage.ts";
 import { EventPartSink } from "./raw.ts";
 
 /** Shortest time between two partial objects; `LARGE_PAUSE_MS` is that between two large ones. */
@@ -47,7 +48,8 @@ export class ObjectSink extends EventPartSink {
         this.close();
         return undefined;
       case "finish": {
-        const { output: finalObject, totalUsage: usage, finishReason, model } = part;
+        const { output: finalObject, totalUsage, finishReason, model } = part;
+        const usage = shownUsage(totalUsage);
         return this.events.send(JSON.stringify({ type: "final", finalObject, usage, finishReason, model }));
       }
       default:

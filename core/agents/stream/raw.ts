@@ -1,6 +1,7 @@
-/** `POST /agents/:id/stream`: sends each part of the run as one event. */
+/** Sends each part of a run as one event: as it is, or as `POST /agents/:id/stream` shows it. */
 import type { EventSink } from "../../lib/event-sink.ts";
 import type { AgentPart, PartSink } from "../run/parts.ts";
+import { shownUsage } from "../run/usage.ts";
 
 /** Writes the parts of a run as events of a stream; subclasses decide on their format. */
 export abstract class EventPartSink implements PartSink {
@@ -31,6 +32,12 @@ export class DeltaSerializer {
   #type = "";
   /** The JSON before the text, the same for all deltas of one block. */
   #prefix = "";
+  readonly #withText: boolean;
+
+  /** @param withText whether the text stands under `text` too */
+  constructor(withText = false) {
+    this.#withText = withText;
+  }
 
   /** The part as JSON, with only these fields. */
   serialize(part: DeltaPart): string {
@@ -40,20 +47,52 @@ export class DeltaSerializer {
       this.#type = type;
       this.#prefix = JSON.stringify({ type, id, delta: "" }).slice(0, -3);
     }
-    return `${this.#prefix}${JSON.stringify(part.delta)}}`;
+    const text = JSON.stringify(part.delta);
+    return this.#withText ? `${this.#prefix}${text},"text":${text}}` : `${this.#prefix}${text}}`;
   }
 }
 
 export class RawSink extends EventPartSink {
-  readonly #deltas = new DeltaSerializer();
+  readonly #deltas: DeltaSerializer;
+  readonly #withText: boolean;
+
+  constructor(events: EventSink, withText = false) {
+    super(events);
+    this.#withText = withText;
+    this.#deltas = new DeltaSerializer(withText);
+  }
 
   override part(part: AgentPart): Promise<void> | undefined {
     if (part.type === "text-delta" || part.type === "reasoning-delta") {
       if (part.subAgentId === undefined) return this.events.send(this.#deltas.serialize(part));
       const { type, id, delta, subAgentId, subAgentName, subAgentCallId } = part;
-      return this.events.send(JSON.stringify({ type, id, delta, subAgentId, subAgentName, subAgentCallId }));
+      const text = this.#withText ? delta : undefined;
+      return this.events.send(JSON.stringify({ type, id, delta, text, subAgentId, subAgentName, subAgentCallId }));
     }
     return this.events.send(JSON.stringify(part));
+  }
+}
+
+/** With what the AI SDK's stream has beside our names, for clients that come from there. */
+export class StreamSink extends RawSink {
+  override part(part: AgentPart): Promise<void> | undefined {
+    const shown = beside(part);
+    return shown === null ? super.part(part) : this.events.send(JSON.stringify({ ...part, ...shown }));
+  }
+}
+
+function beside(part: AgentPart): object | null {
+  switch (part.type) {
+    case "tool-approval-request": {
+      const { toolCallId, toolName, input } = part;
+      return { toolCall: { type: "tool-call", toolCallId, toolName, input } };
+    }
+    case "finish-step":
+      return { usage: shownUsage(part.usage) };
+    case "finish":
+      return { totalUsage: shownUsage(part.totalUsage) };
+    default:
+      return null;
   }
 }
 
