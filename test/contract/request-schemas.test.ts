@@ -104,6 +104,8 @@ const ROWS: [path: string, accepted: unknown[], refused: [unknown, string][]][] 
   ],
   ["background", [true, false], [["true", "must be boolean"]]],
   ["resumableStream", [true, false], [["true", "must be boolean"]]],
+  ["textInDeltas", [true, false], [["true", "must be boolean"]]],
+  [`${MEMORY}messageMetadataPersistence`, [true, false, {}, { usage: true, finishReason: false }], []],
   [
     "output",
     [{ type: "text" }, { type: "object", schema: { type: "object" } }],

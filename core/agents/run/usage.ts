@@ -8,11 +8,20 @@ export function zeroUsage(): Usage {
 }
 
 /** As replies show it: with the AI SDK's names beside ours. Nothing is stored like that. */
-export const shownUsage = (usage: Usage): Usage => ({
-  ...usage,
-  inputTokens: usage.promptTokens,
-  outputTokens: usage.completionTokens,
-});
+export function shownUsage(usage: Usage): Usage {
+  const { promptTokens, completionTokens, totalTokens, cachedInputTokens, reasoningTokens, cost } = usage;
+  const shown: Usage = {
+    promptTokens,
+    completionTokens,
+    totalTokens,
+    cachedInputTokens,
+    reasoningTokens,
+    inputTokens: promptTokens,
+    outputTokens: completionTokens,
+  };
+  if (cost !== undefined) shown.cost = cost;
+  return shown;
+}
 
 /**
  * `promptTokens` counts all input, cached or not. Counts that the provider does not give are 0, and so is what is no count: it would

@@ -76,23 +76,22 @@ export class RawSink extends EventPartSink {
 /** With what the AI SDK's stream has beside our names, for clients that come from there. */
 export class StreamSink extends RawSink {
   override part(part: AgentPart): Promise<void> | undefined {
-    const shown = beside(part);
-    return shown === null ? super.part(part) : this.events.send(JSON.stringify({ ...part, ...shown }));
-  }
-}
-
-function beside(part: AgentPart): object | null {
-  switch (part.type) {
-    case "tool-approval-request": {
-      const { toolCallId, toolName, input } = part;
-      return { toolCall: { type: "tool-call", toolCallId, toolName, input } };
+    switch (part.type) {
+      case "tool-approval-request": {
+        const { toolCallId, toolName, input } = part;
+        return this.#send({ ...part, toolCall: { type: "tool-call", toolCallId, toolName, input } });
+      }
+      case "finish-step":
+        return this.#send({ ...part, usage: shownUsage(part.usage) });
+      case "finish":
+        return this.#send({ ...part, totalUsage: shownUsage(part.totalUsage) });
+      default:
+        return super.part(part);
     }
-    case "finish-step":
-      return { usage: shownUsage(part.usage) };
-    case "finish":
-      return { totalUsage: shownUsage(part.totalUsage) };
-    default:
-      return null;
+  }
+
+  #send(shown: object): Promise<void> | undefined {
+    return this.events.send(JSON.stringify(shown));
   }
 }
 

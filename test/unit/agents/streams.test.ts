@@ -76,7 +76,7 @@ test("the parts of a run carry reasoning, sources, files and the provider's own 
     },
     { type: "raw", rawValue: { any: "thing" } },
   ]);
-  assert.deepEqual(events.of("finish")[0]!.totalUsage, usage(3, 0));
+  assert.deepEqual(events.of("finish")[0]!.totalUsage, { ...usage(3, 0), inputTokens: 3, outputTokens: 0 });
 });
 
 test("the parts of a run end with an error after what was said when the model breaks off, and the history has both", async (t) => {
