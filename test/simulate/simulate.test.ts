@@ -51,6 +51,19 @@ const FOUND: readonly Found[] = [
       { at: 9_141, kind: "freeze", service: 2, milliseconds: 15_000 },
     ],
   },
+  {
+    title: "a run whose cancel was committed unheard leaves no question open when it is cancelled again",
+    seed: 214,
+    actions: [
+      { at: 637, kind: "client", does: "run", number: 2 },
+      { at: 1_270, kind: "client", does: "run", number: 8 },
+      { at: 1_126, kind: "freeze", service: 0, milliseconds: 4_000 },
+      { at: 5_213, kind: "cut", service: 2, milliseconds: 15_000 },
+      { at: 958, kind: "client", does: "run", number: 14 },
+      { at: 3_223, kind: "crash", service: 1, calls: 9, happens: true, rest: 12_000 },
+      { at: 2_552, kind: "client", does: "talk", number: 17 },
+    ],
+  },
 ];
 
 const build = await buildService();
