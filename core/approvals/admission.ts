@@ -68,7 +68,11 @@ export async function admit(
   const { tool, input, origin } = asked;
   const { approval: claim = DIRECT } = origin;
   const { kind, id } = claim;
-  if (kind === "none") throw nobodyAnswers(tool.name);
+  if (kind === "none")
+    throw new ServiceError(
+      "conflict",
+      `tool ${JSON.stringify(tool.name)} needs a person's approval, and nobody can be asked here`,
+    );
   const call = { ...claim, kind, owner: claim.userId ?? userIdOf(origin.call.user) ?? "" };
   const digests = digestsOf(asked, call);
   const usedBy = claim.record && origin.idempotencyKey;
@@ -179,7 +183,10 @@ function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }
 
 /** @throws ServiceError `invalid_input` for an input that is too large */
 function question({ tool, input, origin }: AskedCall, call: Call, digests: Digests, now: number): ApprovalRecord {
-  if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS) throw tooLarge(tool.name);
+  if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS)
+    throw invalid(
+      `input of tool ${JSON.stringify(tool.name)} needs a person's approval, and must be at most 64 KiB for that`,
+    );
   const { expires, consoleOnly } = tool.approval as ApprovalRule;
   const { kind, owner, executionId = origin.executionId } = call;
   const { conversationId } = origin;
@@ -218,9 +225,3 @@ function refusal(record: ApprovalRecord | undefined, stands: Standing, tool: str
   const isNo = stands !== "none" && stands !== "used";
   return isNo ? new ApprovalRefused(message, record?.reason ?? message) : new ServiceError("conflict", message);
 }
-
-const nobodyAnswers = (tool: string) =>
-  new ServiceError("conflict", `tool ${JSON.stringify(tool)} needs a person's approval, and nobody can be asked here`);
-
-const tooLarge = (tool: string) =>
-  invalid(`input of tool ${JSON.stringify(tool)} needs a person's approval, and must be at most 64 KiB for that`);

@@ -17,7 +17,7 @@ import { invalid, messageOf, notFound, quoted, ServiceError, unavailable } from 
 import { Interval } from "../lib/interval.ts";
 import { UserBound } from "../lib/user-bound.ts";
 import { whileAway } from "../storage/away.ts";
-import { RECORDS_PER_PAGE } from "../storage/collection.ts";
+import { idOf, RECORDS_PER_PAGE } from "../storage/collection.ts";
 import { changeInTurn, type Store, unlessConflict } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall, Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
@@ -30,7 +30,7 @@ import {
   MAX_INPUT_CHARACTERS,
   type WithdrawalReason,
 } from "./record.ts";
-import { APPROVAL_ANSWERS, ApprovalRows, type FoundApproval } from "./rows.ts";
+import { APPROVAL_ANSWERS, ApprovalRows, type FoundApproval, OF_EXECUTIONS } from "./rows.ts";
 
 // Background work on approvals: marks those without an answer as expired, removes old ones, and notifies steps and runs of answers.
 
@@ -38,10 +38,22 @@ const ROUND_INTERVAL_MS = 5_000;
 /** Delay after the first round with an undelivered answer, for example because the step is about to suspend; it doubles each time. */
 const RETRY_DELAY_MS = 50;
 
+/** How often, and how many open questions at a time, are compared with what has asked them. */
+const LOOK_INTERVAL_MS = 15_000;
+const LOOKED_AT = 8;
+
 /** `later`: the answer is not delivered yet, whether the step was resumed or cannot be resumed so far. `gone`: nothing waits for it. */
 export type Delivery = "later" | "gone";
-/** Resumes the step, or the run, that waits for an approval. */
-type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
+/** What waits for answers. */
+interface Awaiter {
+  /** Notifies it of its answer: resumes the step, or the run. */
+  tellAnswer(record: ApprovalRecord): Promise<Delivery>;
+  /** Whether it waits no more. @param isStored by what is in the store alone */
+  hasEnded(record: ApprovalRecord, isStored?: true): Promise<boolean>;
+}
+
+const withdrawn = (reason: WithdrawalReason, decidedAt = storedTime()) =>
+  ({ status: "withdrawn", decidedAt, reason }) as const;
 
 /** Expires what is due, and removes approvals whose retention is over: at most one page. @returns their number */
 export async function settleDue(rows: ApprovalRows, clock: Clock = systemTime): Promise<number> {
@@ -57,7 +69,10 @@ class Upkeep {
   readonly #rows: ApprovalRows;
   readonly #logger: Logger;
   readonly #rounds: Interval;
-  #deliver: Deliver | null = null;
+  readonly #looks: Interval;
+  #awaiter: Awaiter | null = null;
+  /** The key of the last row that was looked at. */
+  #looked = OF_EXECUTIONS;
   #retry: NodeJS.Timeout | undefined;
   #retryDelay = RETRY_DELAY_MS;
   #endWatch: (() => void) | undefined;
@@ -65,36 +80,44 @@ class Upkeep {
   constructor(rows: ApprovalRows, logger: Logger) {
     this.#rows = rows;
     this.#logger = logger;
-    this.#rounds = new Interval(
-      ROUND_INTERVAL_MS,
-      () => this.#round(),
-      (error) => logger.warn({ err: error }, `approvals could not be looked through: ${messageOf(error)}`),
-    );
+    const failed = (error: unknown) =>
+      logger.warn({ err: error }, `approvals could not be looked through: ${messageOf(error)}`);
+    this.#rounds = new Interval(ROUND_INTERVAL_MS, () => this.#round(), failed);
+    this.#looks = new Interval(LOOK_INTERVAL_MS, () => this.#look(), failed);
   }
 
-  /** @param deliver notifies a step of its answer */
-  start(deliver: Deliver): void {
-    this.#deliver = deliver;
+  start(awaiter: Awaiter): void {
+    this.#awaiter = awaiter;
+    this.#looks.start();
     this.#endWatch = this.#rows.store.watch?.(APPROVAL_ANSWERS, () => this.hurry());
     this.#rounds.start(0);
   }
 
   /** Tells what waits for an answer of it at once. What cannot be told yet is told in a round. Never rejects. */
   async deliver(record: ApprovalRecord): Promise<void> {
-    if (this.#deliver === null || this.#rounds.signal.aborted) return;
+    if (this.#awaiter === null || this.#rounds.signal.aborted) return;
     if ((await this.#tell(record)) === "later") this.hurry();
   }
 
   /** Starts a round now, because a step's question has been answered. */
   hurry(): void {
     this.#retryDelay = RETRY_DELAY_MS;
-    if (this.#deliver !== null) this.#rounds.hurry();
+    this.#rounds.hurry();
   }
 
   async stop(): Promise<void> {
     this.#endWatch?.();
-    await this.#rounds.stop();
+    await Promise.all([this.#rounds.stop(), this.#looks.stop()]);
     clearTimeout(this.#retry);
+  }
+
+  /** Withdraws what is still open of executions that have ended: who ended them may have died before it did. */
+  async #look(): Promise<void> {
+    const rows = await this.#rows.store.scan({ prefix: OF_EXECUTIONS, after: this.#looked, limit: LOOKED_AT });
+    this.#looked = rows.length < LOOKED_AT ? OF_EXECUTIONS : rows.at(-1)!.key;
+    for (const found of await this.#rows.readMany(rows.map(idOf)))
+      if (found.record.status === "open" && (await this.#awaiter!.hasEnded(found.record, true)))
+        await unlessConflict(this.#rows.decide(found, withdrawn("ended")));
   }
 
   async #round(): Promise<void> {
@@ -113,11 +136,12 @@ class Upkeep {
   async #tell(record: ApprovalRecord): Promise<Delivery> {
     if (record.status === "open") return "gone";
     try {
-      const delivery = await this.#deliver!(record);
+      const delivery = await this.#awaiter!.tellAnswer(record);
       if (delivery === "gone") await this.#rows.forgetAnswer(record.id);
       return delivery;
     } catch (error) {
-      const about = { approvalId: record.id, executionId: record.executionId, taskId: record.taskId, err: error };
+      const { id: approvalId, executionId, taskId } = record;
+      const about = { approvalId, executionId, taskId, err: error };
       this.#logger.warn(about, `what waits for an approval could not be told of it: ${messageOf(error)}`);
       return "gone";
     }
@@ -152,7 +176,8 @@ export async function answer(
 ): Promise<ApprovalRecord> {
   return changeInTurn("the approval", async () => {
     const found = await rows.read(id);
-    if (found === undefined || !mayAccess(approver.principal, found.record.owner, undefined)) throw unknown(id);
+    if (found === undefined || !mayAccess(approver.principal, found.record.owner, undefined))
+      throw notFound(`approval ${quoted(id)} does not exist`);
     const { record } = found;
     if (record.consoleOnly && !approver.isConsole)
       throw new ServiceError("forbidden", `tool ${JSON.stringify(record.toolName)} is approved by the console alone`);
@@ -167,7 +192,7 @@ export async function answer(
     }
     const reason = await lost?.(record, body.approved);
     if (reason != null) {
-      await rows.decide(found, { status: "withdrawn", decidedAt: clock(), reason });
+      await rows.decide(found, withdrawn(reason, clock()));
       return undefined;
     }
     return rows.decide(found, {
@@ -200,8 +225,6 @@ function editedInput(
   return canonicalJson(body.input) === canonicalJson(input) ? undefined : [body.input];
 }
 
-const unknown = (id: string) => notFound(`approval ${quoted(id)} does not exist`);
-
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
@@ -220,14 +243,6 @@ interface ApprovalOptions {
 interface Known {
   readonly tools: AnswerOptions["tools"];
   readonly agents: { has(id: string): boolean };
-}
-
-/** What waits for answers. */
-interface Awaiter {
-  /** Notifies it of its answer. */
-  tellAnswer(record: ApprovalRecord): ReturnType<Deliver>;
-  /** Whether it waits no more. */
-  hasEnded(record: ApprovalRecord): Promise<boolean>;
 }
 
 type Which = (record: ApprovalRecord) => boolean;
@@ -259,7 +274,7 @@ export class Approvals implements ApprovalInbox {
   /** @param steps of workflows, and kept runs */
   start(steps: Awaiter): void {
     this.#steps = steps;
-    this.#upkeep?.start((record) => steps.tellAnswer(record));
+    this.#upkeep?.start(steps);
   }
 
   async close(): Promise<void> {
@@ -301,8 +316,7 @@ export class Approvals implements ApprovalInbox {
     const principal = principalOf(requester, this.#options.isolated);
     // An expired approval is no longer open, even if it has not been marked yet.
     if ((await settleDue(rows)) > 0) this.#upkeep?.hurry();
-    const { ApprovalsQuery: usual } = defaults;
-    const { status = usual.status, agentId, limit = usual.limit, offset = usual.offset, order = usual.order } = query;
+    const { status, agentId, limit, offset, order } = { ...defaults.ApprovalsQuery, ...query };
     const filter = { status, agentId, owner: permittedUser(principal, query.userId) };
     const data = (await rows.list(filter, { limit, offset, order })).map(approvalView);
     const isLast = data.length < limit && (data.length > 0 || offset === 0);
@@ -388,8 +402,7 @@ export class Approvals implements ApprovalInbox {
     try {
       for await (const page of pages) {
         const open = page.filter(({ record }) => record.status === "open" && which(record));
-        const decision = { status: "withdrawn", decidedAt: storedTime(), reason } as const;
-        await Promise.all(open.map((each) => unlessConflict(rows.decide(each, decision))));
+        await Promise.all(open.map((each) => unlessConflict(rows.decide(each, withdrawn(reason)))));
         if (open.some(({ record }) => isAwaited(record))) this.#upkeep?.hurry();
       }
     } catch (error) {

@@ -98,6 +98,9 @@ const isUntaken = (record: ApprovalRecord): boolean => isAwaited(record) && reco
 
 type Place = "execution" | "task" | "conversation" | "user";
 
+/** Prefix of the open questions of all executions. */
+export const OF_EXECUTIONS = "aw/execution/";
+
 /** Prefix of the open questions of an execution (of a user), a task, a conversation, or those that count for a user. */
 export const approvalPlace = (kind: Place, ...names: string[]): string =>
   `aw/${kind}/${names.map(encodeShortText).join("/")}/`;

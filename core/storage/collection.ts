@@ -212,7 +212,7 @@ export class Collection<T extends object> {
   }
 }
 
-const idOf = ({ key }: Row): string => key.slice(key.lastIndexOf("/") + 1);
+export const idOf = ({ key }: Row): string => key.slice(key.lastIndexOf("/") + 1);
 
 export const found = <T>(row: Row): Found<T> => ({
   id: idOf(row),

@@ -33,11 +33,13 @@ const find = (engine: Engine, step: AwaitingStep, declared: (id: string) => unkn
 /** A task of A2A that an older release has stored is no execution. */
 const isOldTask = ({ taskId, runId }: AwaitingStep): boolean => taskId !== undefined && runId === undefined;
 
-export async function hasStepEnded(engine: Engine, step: AwaitingStep): Promise<boolean> {
+/** @param isStored whether only an end counts that is in the store: one that is not there yet, or runs here, may go on elsewhere */
+export async function hasStepEnded(engine: Engine, step: AwaitingStep, isStored = false): Promise<boolean> {
   if (isOldTask(step)) return false;
   const execution = await unlessNotFound(find(engine, step, () => true));
-  if (execution === undefined) return true;
-  return ("loaded" in execution ? execution.loaded : execution).state.endedAt !== null;
+  if (execution === undefined) return !isStored;
+  if ("loaded" in execution) return execution.loaded.state.endedAt !== null;
+  return !isStored && execution.state.endedAt !== null;
 }
 
 /** Why a run does not go on when its question was withdrawn. */

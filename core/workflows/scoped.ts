@@ -343,10 +343,8 @@ export class ScopedWorkflows implements WorkflowAccess {
   async #stop(execution: Execution | StoredExecution, request: StopRequest): Promise<JournalState> {
     if ("loaded" in execution) {
       const { found, loaded } = execution;
-      if (found.openRow !== null) return this.#stopRemote(found, request);
-      // Whoever has ended it may not have learnt that, and have left its questions open.
-      if (loaded.state.endedAt !== null) await this.#engine.onEnd?.(loaded.state);
-      throw alreadyEnded(loaded.state.status);
+      if (found.openRow === null) throw alreadyEnded(loaded.state.status);
+      return this.#stopRemote(found, request);
     }
     const { state } = execution;
     execution.stop(stopFromRequest(request));

@@ -52,7 +52,7 @@ const FOUND: readonly Found[] = [
     ],
   },
   {
-    title: "a run whose cancel was committed unheard leaves no question open when it is cancelled again",
+    title: "a run whose cancel was committed unheard leaves no question open",
     seed: 214,
     actions: [
       { at: 637, kind: "client", does: "run", number: 2 },

@@ -86,7 +86,7 @@ export const approvalInbox: Stage<"approvals" | "store" | "tools" | "agents" | "
     begin: () =>
       approvals.start({
         tellAnswer: (record) => tellAwaitingStep(engine, record),
-        hasEnded: (record) => hasStepEnded(engine, record),
+        hasEnded: (record, isStored) => hasStepEnded(engine, record, isStored),
       }),
     end: () => approvals.close(),
     adopt: (next) => ({ apply: () => approvals.use(next) }),
