@@ -17,7 +17,7 @@ import { invalid, messageOf, notFound, quoted, ServiceError, unavailable } from 
 import { Interval } from "../lib/interval.ts";
 import { UserBound } from "../lib/user-bound.ts";
 import { whileAway } from "../storage/away.ts";
-import { idOf, RECORDS_PER_PAGE } from "../storage/collection.ts";
+import { RECORDS_PER_PAGE } from "../storage/collection.ts";
 import { changeInTurn, type Store, unlessConflict } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall, Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
@@ -115,7 +115,7 @@ class Upkeep {
   async #look(): Promise<void> {
     const rows = await this.#rows.store.scan({ prefix: OF_EXECUTIONS, after: this.#looked, limit: LOOKED_AT });
     this.#looked = rows.length < LOOKED_AT ? OF_EXECUTIONS : rows.at(-1)!.key;
-    for (const found of await this.#rows.readMany(rows.map(idOf)))
+    for (const found of await this.#rows.readRows(rows))
       if (found.record.status === "open" && (await this.#awaiter!.hasEnded(found.record, true)))
         await unlessConflict(this.#rows.decide(found, withdrawn("ended")));
   }

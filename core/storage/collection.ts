@@ -91,13 +91,18 @@ export class Collection<T extends object> {
 
   /** Pages of the records that rows with a prefix lead to. */
   async *pagesOf(prefix: string): AsyncGenerator<Found<T>[], void> {
-    for await (const rows of allRows(this.store, { prefix }, RECORDS_PER_PAGE)) yield this.readMany(rows.map(idOf));
+    for await (const rows of allRows(this.store, { prefix }, RECORDS_PER_PAGE)) yield this.readRows(rows);
+  }
+
+  /** Those that the rows of a list or a place name. */
+  readRows(rows: readonly Row[]): Promise<Found<T>[]> {
+    return this.readMany(rows.map(idOf));
   }
 
   async list(filter: Partial<T>, { limit, offset, order }: Page): Promise<T[]> {
     const range = { prefix: this.#listsOf(filter).at(-1)!, reverse: order === "desc", limit };
     const rows = await rowsAt(this.store, range, offset);
-    return (await this.readMany(rows.map(idOf))).map(({ record }) => record);
+    return (await this.readRows(rows)).map(({ record }) => record);
   }
 
   async count(filter: Partial<T>): Promise<number> {
@@ -212,7 +217,7 @@ export class Collection<T extends object> {
   }
 }
 
-export const idOf = ({ key }: Row): string => key.slice(key.lastIndexOf("/") + 1);
+const idOf = ({ key }: Row): string => key.slice(key.lastIndexOf("/") + 1);
 
 export const found = <T>(row: Row): Found<T> => ({
   id: idOf(row),
