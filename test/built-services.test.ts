@@ -83,6 +83,8 @@ test("penstock build: packages that manifest and plugins import go in with what 
     ".git/config": "x",
     "production.env": "CLOUD_KEY=x",
     "secrets/warehouse": "-----BEGIN PRIVATE KEY-----\nx",
+    "secrets/both.pem": "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n-----BEGIN EC PRIVATE KEY-----\nx",
+    "Production.ENV": "KEY=x",
     "shop.of-mine": "SQLite format 3\0x",
     "data/built.db": "SQLite format 3\0x",
     "data/built.db-wal": "x",

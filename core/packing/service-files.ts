@@ -3,9 +3,9 @@ import { closeSync, cpSync, existsSync, openSync, readFileSync, readSync, statSy
 import { basename, join, relative, sep } from "node:path";
 
 /** Left out: hidden files, which contain keys and history, packages, other keys, and what belongs to a store. */
-const LEFT_OUT = /^(\.|node_modules$)|\.(env|key|p12|pfx)$|-(wal|shm|journal)$/;
-/** Left out whatever its name is: how a store, an export and a private key begin. */
-const KEPT_BACK = /^(SQLite format 3\0|\{"penstock":"export"|-----BEGIN [A-Z ]*PRIVATE KEY)/;
+const LEFT_OUT = /^(\.|node_modules$)|\.(env|key|p12|pfx)$|-(wal|shm|journal)$/i;
+/** Left out whatever its name is: a store and an export, by how they begin, and what has a line with which a private key begins. */
+const KEPT_BACK = /^(?:SQLite format 3\0|\{"penstock":"export")|^-----BEGIN [A-Z ]*PRIVATE KEY/m;
 
 /**
  * Copies them, and returns their paths.
@@ -34,7 +34,7 @@ export function copyService(from: string, out: string, made: string): string[] {
 /** The first bytes of a file. */
 function beginOf(path: string): string {
   const file = openSync(path, "r");
-  const bytes = Buffer.alloc(64);
+  const bytes = Buffer.alloc(65_536);
   const begin = bytes.toString("latin1", 0, readSync(file, bytes));
   closeSync(file);
   return begin;

@@ -37,9 +37,15 @@ export function configure(
   const { compiler = createSchemaCompiler({ defaults: true }) } = options;
   const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
   const { config: own = { type: "object" } } = plugin;
-  // One that lists its keys and says nothing of others has no others.
+  // One that lists its keys and says nothing of others has no others, but the notes of the user.
   const isOpen = own.properties === undefined || "additionalProperties" in own;
-  const schema = isOpen ? own : { unevaluatedProperties: false, ...own };
+  const schema = isOpen
+    ? own
+    : {
+        unevaluatedProperties: false,
+        ...own,
+        patternProperties: { "^x-": true, ...(own.patternProperties as object) },
+      };
   try {
     const validate = compiler.compile(schema);
     if (validate(filled)) return { config: filled, problem: null };

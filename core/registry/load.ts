@@ -119,11 +119,15 @@ function guardExit(folders: readonly string[]): void {
   if (FOLDERS.size === 0)
     process.exit = (code) => {
       const error = new Error("process.exit ends the whole service: throw an error instead");
-      for (const folder of FOLDERS) if (error.stack?.includes(folder)) throw error;
+      const frames = error.stack!.split("\n");
+      for (const folder of FOLDERS) if (frames.some((frame) => isIn(folder, frame))) throw error;
       return exit.call(process, code);
     };
   for (const folder of folders) FOLDERS.add(`${folder}/`);
 }
+
+/** Packages below a folder are not its plugins: this service may be one of them. */
+const isIn = (folder: string, frame: string): boolean => frame.split(folder)[1]?.includes("/node_modules/") === false;
 
 interface Loaded {
   entry: RegistryEntry | null;

@@ -36,19 +36,20 @@ test("a plugin without a config schema takes any keys", () => {
   assert.deepEqual(configure({}, { a: [1] }), { config: { a: [1] }, problem: null });
 });
 
-test("a schema that lists its keys and says nothing of others takes no others, and one that says what others are takes them", () => {
+test("a schema that lists its keys and says nothing of others takes no others but notes (x-), and one that says what others are takes them", () => {
   const properties = { rate: { type: "number" } };
   const open = { type: "object", properties, additionalProperties: { type: "string" } };
   const composed = {
     type: "object",
     properties,
     allOf: [{ properties: { to: {} } }],
-    patternProperties: { "^x-": {} },
+    patternProperties: { "^to-": {} },
   };
   assert.equal(configure({ config: { type: "object", properties } }, { rat: 1 }).problem, "rat is not a known key");
+  assert.equal(configure({ config: { type: "object", properties } }, { rate: 1, "x-why": "slow" }).problem, null);
   assert.equal(configure({ config: open }, { rat: "1" }).problem, null);
   assert.equal(configure({ config: { type: "object" } }, { rat: 1 }).problem, null);
-  assert.equal(configure({ config: composed }, { rate: 1, to: 2, "x-a": 3 }).problem, null);
+  assert.equal(configure({ config: composed }, { rate: 1, to: 2, "to-a": 3, "x-a": 4 }).problem, null);
   assert.equal(configure({ config: composed }, { tu: 2 }).problem, "tu is not a known key");
 });
 

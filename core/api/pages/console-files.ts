@@ -43,14 +43,13 @@ export async function loadConsole(): Promise<KeptFiles> {
 
 const IMPORT = /^import \{([^}]*)\} from "\.\/([\w-]+\.js)";$/gm;
 const EXPORT = /^export (?=(?:async )?(?:class|const|function\*?) (\w+))/gm;
-const LINE_COMMENT = /^ *\/\/.*\n/gm;
-
 /** Without the comments that begin a line. */
-function withoutComments(text: string): string {
-  const [begin, ...rest] = text.split(/^ *\/\*\*/m);
-  const code = [begin, ...rest.map((part) => part.slice(part.indexOf("*/") + 3))].join("");
-  return code.replace(LINE_COMMENT, "");
-}
+const withoutComments = (text: string) =>
+  text
+    .split(/^ *\/\*\*/m)
+    .map((part, index) => (index === 0 ? part : part.slice(part.indexOf("*/") + 3)))
+    .join("")
+    .replace(/^ *\/\/.*\n/gm, "");
 
 /** One script: each module is a function that returns what it exports, after those that it imports. */
 function bundle(sources: ReadonlyMap<string, string>, first: string): string {

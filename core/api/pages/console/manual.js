@@ -110,12 +110,14 @@ function showList() {
 }
 
 async function showChapter() {
-  const [chapter = "", heading] = decodeURIComponent(location.hash.slice(1)).split(":");
+  const [chapter = "", heading] = location.hash.slice(1).split(":");
   const name = known.has(`${chapter}.md`) ? `${chapter}.md` : (chapters[0]?.[0] ?? "");
   if (main.dataset.chapter !== name) {
     main.dataset.chapter = name;
-    const text = await (await fetch(addressOf(name))).text();
+    const reply = await fetch(addressOf(name)).catch(() => null);
+    const text = reply?.ok ? await reply.text() : "# This chapter could not be loaded";
     if (main.dataset.chapter !== name) return;
+    if (!reply?.ok) main.dataset.chapter = "";
     replace(main, ...markdownBlocks(prepared(text, name)).map(ofPage));
     document.title = `${main.querySelector("h1")?.textContent ?? "Manual"} · Manual`;
     scrollTo(0, 0);
