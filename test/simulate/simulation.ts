@@ -9,7 +9,7 @@ import { startClient } from "./clients.ts";
 import { Database } from "./database.ts";
 import { CONFIG, manifestText } from "./manifest.ts";
 import type { Action } from "./plan.ts";
-import { SimulatedProcess } from "./process.ts";
+import type { SimulatedProcess } from "./process.ts";
 import { leftovers } from "./rest.ts";
 import { World } from "./world.ts";
 
@@ -50,7 +50,8 @@ class Service {
   start(skew: number): void {
     const { world, database } = this.#sim;
     const name = `${this.#name}${++this.lives}`;
-    const process = new SimulatedProcess({
+    const [process, inside] = this.#build(this.#sim.processes.size);
+    process.begin({
       world,
       database,
       name,
@@ -67,7 +68,7 @@ class Service {
       this.rest = 1_000;
     });
     world.trace(`${name} starts`);
-    this.#build(process)
+    inside
       .run()
       .then(
         (running) => {
