@@ -3,7 +3,7 @@
  * read. Between a process and it there are delays, lost connections and lost notices.
  */
 
-import { PROCESSES } from "../../core/storage/keys.ts";
+import { OPEN_EXECUTIONS, openExecutionKey, PROCESSES } from "../../core/storage/keys.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "../../core/storage/store.ts";
 import type { SimulatedProcess } from "./process.ts";
 import type { World } from "./world.ts";
@@ -69,6 +69,9 @@ export class Database {
   /** Processes that were taken for gone, and have not come back under another name. */
   readonly #gone = new Set<SimulatedProcess>();
 
+  /** Who has an execution, by the key of its row among the open ones. */
+  readonly #owners = new Map<string, SimulatedProcess>();
+
   /** A process that was taken for gone, and goes on once another reads a journal. */
   #taken: SimulatedProcess | null = null;
 
@@ -85,6 +88,11 @@ export class Database {
   /** Whether others go on with what it was at work on. */
   isGone(process: SimulatedProcess): boolean {
     return this.#gone.has(process);
+  }
+
+  /** Whether the execution of that number is with another process. */
+  isWithAnother(process: SimulatedProcess, execution: number): boolean {
+    return (this.#owners.get(openExecutionKey(execution)) ?? process) !== process;
   }
 
   /** Cuts a process off for a while. */
@@ -179,7 +187,8 @@ export class Database {
         const before = this.#journals.get(key) ?? value;
         world.require(before === value, () => `${process.name} changes the journal at ${key}: ${before} to ${value}`);
         this.#journals.set(key, value);
-      } else if (key.startsWith(PROCESSES)) {
+      } else if (key.startsWith(OPEN_EXECUTIONS)) this.#owners.set(key, process);
+      else if (key.startsWith(PROCESSES)) {
         world.require(
           this.#leases.get(key) !== null,
           () => `${process.name} was taken for gone, and is back as ${key}`,

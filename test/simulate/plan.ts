@@ -33,7 +33,7 @@ export interface Case {
   readonly kinds?: Partial<Kinds>;
 }
 
-const BREAKING = ["crash", "crash", "crash", "stop", "reload", "cut", "freeze", "jump", "network"] as const;
+export const BREAKING = ["crash", "crash", "crash", "stop", "reload", "cut", "freeze", "jump", "network"] as const;
 const LAST_MS = 10_000;
 
 export function planOf({ seed, steps, only, kinds: given = {} }: Case): Action[] {
