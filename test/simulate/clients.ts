@@ -452,6 +452,22 @@ async function workflow(client: Client): Promise<void> {
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
 }
 
+/** An execution that ends in time only because it is cancelled, whoever has it by then. */
+async function cancel(client: Client): Promise<void> {
+  const { sim, key } = client;
+  const path = "/workflows/long";
+  const begun = await client.insist(`${path}/execute`, {
+    body: { input: { what: key }, options: { executionId: key, background: true } },
+  });
+  client.require([202, 409].includes(begun.status), () => `an execution begins with ${begun.text}`);
+  await client.pause(8_000);
+  await client.insist(`${path}/executions/${key}/cancel`, { body: {} });
+  const state = `${path}/executions/${key}/state?userId=${client.user}`;
+  const { data } = await client.until(state, (reply) => ENDED.has(reply.data?.status), { headers: CONSOLE });
+  client.require(data.status === "cancelled", () => `a cancelled execution ends ${data.status}`);
+  client.require(sim.effects("long", key).length === 0, () => "a cancelled step has worked to its end");
+}
+
 /** A call of a tool with a key, several times: one of them works. */
 async function once(client: Client): Promise<void> {
   const { sim, key } = client;
@@ -588,7 +604,10 @@ async function talk(client: Client): Promise<void> {
   }
 }
 
-const KINDS = { run, task, workflow, once, direct, talk } satisfies Record<string, (client: Client) => Promise<void>>;
+const KINDS = { run, task, workflow, cancel, once, direct, talk } satisfies Record<
+  string,
+  (client: Client) => Promise<void>
+>;
 export type ClientKind = keyof typeof KINDS;
 export const CLIENT_KINDS = Object.keys(KINDS) as ClientKind[];
 

@@ -25,7 +25,7 @@ export const GUARDS: readonly Guard[] = [
   {
     ...RECOVERY,
     title: "of two processes that take an execution up, one has it",
-    shows: { clients: ["run", "workflow"], faults: ["crash", "freeze"] },
+    shows: { clients: ["workflow"], faults: ["crash"] },
     from: "put: [[key, taken]], expect: [[key, revision]] }",
     to: "put: [[key, taken]] }",
   },
@@ -242,7 +242,7 @@ export const GUARDS: readonly Guard[] = [
   {
     ...STOPS,
     title: "a stop is asked for again when another process has taken the execution up",
-    shows: { clients: ["run", "workflow"], faults: ["freeze"] },
+    shows: { clients: ["cancel"], faults: ["freeze", "crash"] },
     from: "else if (openRow.revision !== asked && (await",
     to: "else if (asked === null && (await",
   },

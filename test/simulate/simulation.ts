@@ -14,8 +14,8 @@ import { World } from "./world.ts";
 
 /** Everything that a plan begins has begun by then. */
 const PLAN_MS = 20_000;
-/** So long may it take until everything has ended once nothing breaks any more. */
-const PATIENCE_MS = 300_000;
+/** So long may it take until everything has ended once nothing breaks any more: no look that repeats seldom is needed for it. */
+const PATIENCE_MS = 45_000;
 const BOOT_MS = 30_000;
 /** And so long until nothing is left of it in the store. */
 const REST_MS = 20_000;
