@@ -110,11 +110,12 @@ class Client {
     }
   }
 
-  /** What has ended has ended for all processes. */
+  /** What has ended has ended for all processes. One that is cut off tells what it knew. */
   async requireEnded(path: string, asked: Asked = {}): Promise<void> {
     for (let times = 0; times < 3; times++) {
       const { data, text } = await this.insist(path, asked);
-      this.require(ENDED.has(data?.status), () => `what had ended is ${text}`);
+      const isTrue = ENDED.has(data?.status) || this.sim.database.isAnyAway;
+      this.require(isTrue, () => `what had ended is ${text}`);
     }
   }
 
@@ -525,10 +526,17 @@ async function direct(client: Client): Promise<void> {
   client.require(sim.effects("pay", key).length >= done, () => "a call was answered that never worked");
 }
 
-/** A turn that asks goes on by itself once it is answered. */
-async function settle(client: Client, { data }: Reply, what: string): Promise<void> {
+/**
+ * A turn that asks goes on by itself once it is answered. Where the question could not be looked for, its model was told that the call has
+ * failed: the run is not kept yet.
+ */
+async function settle(client: Client, { data }: Reply, what: string, begun: number): Promise<void> {
   const asked = data.approvals?.[0];
-  client.require(asked !== undefined, () => `a turn does not ask: ${JSON.stringify(data)}`);
+  if (asked === undefined) {
+    const isAway = client.sim.database.failed >= begun;
+    client.require(isAway, () => `a turn does not ask: ${JSON.stringify(data)}`);
+    return client.require(client.sim.effects("pay begins", what).length === 0, () => `nobody was asked about ${what}`);
+  }
   const approved = await client.answer(asked.approvalId);
   const end = await client.until(`/agents/friend/runs/${data.runId}`, ({ data: run }) => ENDED.has(run?.status));
   client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
@@ -560,7 +568,7 @@ async function talk(client: Client): Promise<void> {
     await say(input);
     await beside;
     said.push(input);
-    if (client.chance(0.2)) await settle(client, await say(`pay ${key}-${turn}`), `${key}-${turn}`);
+    if (client.chance(0.2)) await settle(client, await say(`pay ${key}-${turn}`), `${key}-${turn}`, begun);
     await client.pause(2_000);
     const { data } = await client.insist(`${path}/messages`);
     const texts = (role: string) =>

@@ -56,6 +56,8 @@ const JOURNAL = /^x\/[^/]+\/j\//;
 export class Database {
   readonly world: World;
   network: Network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
+  /** When a call was last lost. */
+  failed = Number.NEGATIVE_INFINITY;
   readonly #rows: Store;
   readonly #listening = new Map<SimulatedProcess, (notice: string) => void>();
   readonly #sessions = new Map<string, SimulatedProcess>();
@@ -95,6 +97,11 @@ export class Database {
     return (this.#owners.get(openExecutionKey(execution)) ?? process) !== process;
   }
 
+  /** Whether a process is cut off. */
+  get isAnyAway(): boolean {
+    return this.#away.size > 0;
+  }
+
   /** Cuts a process off for a while. */
   cut(process: SimulatedProcess, milliseconds: number): void {
     const { name } = process;
@@ -124,6 +131,7 @@ export class Database {
       const { happens, hears } = process.enter();
       const isWrite = asked.kind === "commit";
       const fail = (mayHaveHappened: boolean) => {
+        this.failed = this.world.now;
         const told = isWrite ? process.fault() : () => {};
         process.after(random.next() * PATIENCE_MS, () => {
           process.trace(`${asked.kind} is not answered`);

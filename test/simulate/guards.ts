@@ -1,4 +1,14 @@
-/** Guards of the service, each with the change that takes it away. Without it some simulation must go wrong. */
+/**
+ * Guards of the service, each with the change that takes it away. Without it some simulation must go wrong.
+ *
+ * Not here, for no simulation shows them:
+ * - A commit whose answer was lost is recognised at its second try (`waiting-commits.ts`). What it wrote is there either way: only who waits
+ *   for that answer would be told that it is not known.
+ * - A resume is asked for again when another process has taken the execution up (`requests.ts`). No step of the load waits beside one that
+ *   works.
+ * - A conversation that was found is one of the user who asks (`lookup.ts`). Where conversations have owners it is looked up among those of
+ *   that user: the check is for where they have none.
+ */
 import type { Patch } from "../model/built.ts";
 import type { Kinds } from "./plan.ts";
 
@@ -105,13 +115,6 @@ export const GUARDS: readonly Guard[] = [
     shows: { clients: ["run", "workflow"], faults: ["freeze"] },
     from: "return { ...commit, expect: [[openExecutionKey(this.#start.number), this.revision]] };",
     to: "return commit;",
-  },
-  {
-    file: "core/workflows/run/waiting-commits.ts",
-    title: "a commit whose answer was lost is recognised",
-    shows: { clients: ["run", "workflow"], faults: ["network"] },
-    from: "if (row?.value === value) return row.revision;",
-    to: "",
   },
   {
     file: "core/workflows/run/waiting-commits.ts",
@@ -242,7 +245,7 @@ export const GUARDS: readonly Guard[] = [
   {
     ...STOPS,
     title: "a stop is asked for again when another process has taken the execution up",
-    shows: { clients: ["cancel"], faults: ["freeze", "crash"] },
+    shows: { clients: ["cancel"], faults: ["freeze"] },
     from: "else if (openRow.revision !== asked && (await",
     to: "else if (asked === null && (await",
   },
@@ -303,13 +306,6 @@ export const GUARDS: readonly Guard[] = [
     to: "      throw error;",
   },
   {
-    file: "core/workflows/cluster/requests.ts",
-    title: "a resume is asked for again when another process has taken the execution up",
-    shows: { clients: ["workflow"], faults: ["freeze"] },
-    from: "if (isOwn && openRow?.revision === asked) return null;",
-    to: "if (isOwn) return null;",
-  },
-  {
     file: "core/agents/conversation/turn-claims.ts",
     title: "turns of one conversation come after each other",
     shows: { clients: ["talk"], faults: ["jump"] },
@@ -336,13 +332,6 @@ export const GUARDS: readonly Guard[] = [
     shows: { clients: ["task"], faults: ["jump"] },
     from: "if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) return undefined;",
     to: "if (found === undefined) return undefined;",
-  },
-  {
-    file: "core/memory/lookup.ts",
-    title: "nobody sees a conversation of another user",
-    shows: { clients: ["talk"], faults: ["jump"] },
-    from: "if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw conversationNotFound(id);",
-    to: "if (found === undefined) throw conversationNotFound(id);",
   },
 ];
 // biome-ignore-end lint/suspicious/noTemplateCurlyInString: pieces of the source
