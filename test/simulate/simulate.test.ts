@@ -13,7 +13,7 @@ import { simulate } from "./simulation.ts";
 
 const SEEDS = 200;
 /** Seeds of one test: a busy machine takes seconds for one. */
-const TOGETHER = 50;
+const TOGETHER = 25;
 const STEPS = 20;
 
 interface Found {
