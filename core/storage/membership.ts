@@ -174,6 +174,8 @@ export class Membership {
   readonly #goneListeners: (() => void)[] = [];
   readonly #lostListeners: (() => void)[] = [];
   #name: string;
+  /** That of its row: another one from when it hears that it was taken for gone. What names a process without a row is taken for left. */
+  #next: string;
   /** Of its own row, as it was last written or read; null before there is one. */
   #revision: number | null = null;
   #confirmedAt: Moment | null = null;
@@ -192,6 +194,7 @@ export class Membership {
     this.#logger = logger;
     this.#newName = name;
     this.#name = name();
+    this.#next = this.#name;
     const sessionTimeout = Math.min(leaseTimeout, HEARTBEATS_WITHOUT_SESSION * heartbeatInterval);
     this.times = { ...times, sessionTimeout: times.sessionTimeout ?? sessionTimeout };
     this.#silent = new Silence(leaseTimeout);
@@ -203,7 +206,7 @@ export class Membership {
     );
   }
 
-  /** What this process is called in the store. Another name after it was taken for gone. */
+  /** What this process is called in the store. Another name after it was taken for gone, once it has a row of that name. */
   get name(): string {
     return this.#name;
   }
@@ -253,7 +256,7 @@ export class Membership {
     this.#goneListeners.push(listener);
   }
 
-  /** Calls `listener` when this process was taken for gone: what it was at work on is left to others. */
+  /** Calls `listener` when this process was taken for gone, and again when it has another name: what it was at work on is left to others. */
   onLost(listener: () => void): void {
     this.#lostListeners.push(listener);
   }
@@ -298,13 +301,17 @@ export class Membership {
     const busy = this.busy();
     const heartbeat: Heartbeat = { at: Date.now(), ...(session && { session }), ...(busy.length > 0 && { busy }) };
     const begun = moment();
-    const key = processKey(this.#name);
+    const key = processKey(this.#next);
     try {
       this.#revision = await this.#store.commit({
         put: [[key, JSON.stringify(heartbeat)]],
         expect: [[key, this.#revision]],
       });
       this.#confirmedAt = begun;
+      if (this.#name === this.#next) return;
+      // What has begun since is in the store under the name before.
+      this.#name = this.#next;
+      this.#leave();
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
       const row = await this.#store.get(key);
@@ -317,7 +324,7 @@ export class Membership {
   }
 
   async #show(): Promise<void> {
-    this.#isShown = (await this.#store.presence?.show(this.#name)) === true;
+    this.#isShown = (await this.#store.presence?.show(this.#next)) === true;
     this.#showing = null;
   }
 
@@ -325,8 +332,13 @@ export class Membership {
     this.#logger.warn(
       "this process was silent for so long that another one has taken it for gone: it gives up what it was at work on",
     );
-    this.#name = this.#newName();
+    this.#next = this.#newName();
     this.#revision = null;
+    this.#confirmedAt = null;
+    this.#leave();
+  }
+
+  #leave(): void {
     for (const listener of this.#lostListeners) listener();
   }
 
