@@ -66,6 +66,16 @@ const FOUND: readonly Found[] = [
       { at: 2_552, kind: "client", does: "talk", number: 17 },
     ],
   },
+  {
+    title: "a process that is cut off does not say of a run what was so before others have taken it over",
+    seed: 214,
+    actions: [
+      { at: 637, kind: "client", does: "run", number: 2 },
+      { at: 1_126, kind: "freeze", service: 0, milliseconds: 4_000 },
+      { at: 5_213, kind: "cut", service: 2, milliseconds: 15_000 },
+      { at: 2_119, kind: "client", does: "run", number: 19 },
+    ],
+  },
 ];
 
 const build = await buildService();
