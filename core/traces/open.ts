@@ -127,14 +127,18 @@ class CollectedSpans {
     return [...this.#byId.values()];
   }
 
-  /** Skips known spans: the root of a long trace may have been recorded twice. */
-  add(spans: readonly SpanData[], origin: Origin): void {
+  /** Skips known spans: the root of a long trace may have been recorded twice. @returns those that it has taken */
+  add(spans: readonly SpanData[], origin: Origin): FoundSpan[] {
+    const added: FoundSpan[] = [];
     for (const span of spans) {
-      if (this.full) return;
+      if (this.full) break;
       if (this.#byId.has(span.spanId)) continue;
-      this.#byId.set(span.spanId, { span, origin });
+      const found = { span, origin };
+      added.push(found);
+      this.#byId.set(span.spanId, found);
       this.#text += SPAN_CHARACTERS + attributesLength(span.attributes);
     }
+    return added;
   }
 }
 
@@ -196,17 +200,21 @@ async function* namesBelow(
 async function listTraces(
   { store, recorder, origin }: TraceSources,
   filter: TraceFilter,
-  limit: number,
-  offset: number,
+  { limit, offset, spans: wanted }: Pick<TraceQuery, "limit" | "offset" | "spans">,
 ): Promise<TraceSummary[]> {
   const page: TraceSummary[] = [];
+  const shown = new CollectedSpans();
+  const add = (root: SpanData, spans: readonly SpanData[], facts: Omit<Parameters<typeof traceSummary>[1], "spans">) =>
+    page.push(
+      traceSummary(root, { ...facts, ...(wanted && { spans: shown.add(spans, facts.origin).sort(bySpanStart) }) }),
+    );
   let skip = offset;
   // Pending and open traces are read at the same time, so that a trace that ends is in exactly one of them.
   const pending = recorder.pending();
   for (const trace of recorder.open) {
     if (!matches(filter, openTraceFacts(trace)) || skip-- > 0) continue;
     const { root, userId, handed, spans } = trace;
-    page.push(traceSummary(root, { origin, spanCount: handed + spans.length, end: 0, userId }));
+    add(root, spans, { origin, spanCount: handed + spans.length, end: 0, userId });
     if (page.length === limit) return page;
   }
   skip = Math.max(0, skip);
@@ -224,8 +232,7 @@ async function listTraces(
     for (const line of reader.lines()) {
       if (!line.last || !matches(filter, endedTraceFacts(line)) || skip-- > 0) continue;
       const { userId, handed, spans, origin } = line;
-      const facts = { origin, spanCount: handed + spans.length, end: lastEnd(spans), userId };
-      page.push(traceSummary(rootOf(line), facts));
+      add(rootOf(line), spans, { origin, spanCount: handed + spans.length, end: lastEnd(spans), userId });
       if (page.length === limit) return page;
     }
     skip = Math.max(0, skip);
@@ -264,8 +271,8 @@ class ScopedTraces implements TraceAccess {
     this.#owner = visibleOwner(principal);
   }
 
-  list({ limit, offset, ...query }: TraceQuery): Promise<TraceSummary[]> {
-    return listTraces(this.#places, { ...query, owner: this.#owner }, limit, offset);
+  list(query: TraceQuery): Promise<TraceSummary[]> {
+    return listTraces(this.#places, { ...query, owner: this.#owner }, query);
   }
 
   async get(traceId: string): Promise<TraceDetail> {

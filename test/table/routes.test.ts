@@ -177,6 +177,9 @@ const REQUESTS: Record<string, Plain> = {
   "mcp.listServers": { path: "/mcp/servers" },
   "mcp.getServer": { path: "/mcp/servers/main" },
   "mcp.listTools": { path: "/mcp/servers/main/tools" },
+  "mcp.listPrompts": { path: "/mcp/servers/main/prompts" },
+  "mcp.listResources": { path: "/mcp/servers/main/resources" },
+  "mcp.listResourceTemplates": { path: "/mcp/servers/main/resource-templates" },
   "mcp.invokeTool": { path: "/mcp/servers/main/tools/sum", body: { arguments: { a: 1, b: 2 } } },
   "mcp.post": {
     path: "/mcp/main/mcp",
@@ -192,6 +195,13 @@ const REQUESTS: Record<string, Plain> = {
   "observability.listTraces": { path: `/observability/traces?to=${new Date(TRACED).toISOString()}`, traced: true },
   "observability.getTrace": { path: `/observability/traces/${TRACE}`, traced: true },
   "observability.getSpan": { path: `/observability/spans/${SPAN}`, traced: true },
+  "observability.memoryUsers": { path: "/observability/memory/users" },
+  "observability.memoryConversations": { path: "/observability/memory/conversations" },
+  "observability.memoryMessages": { path: "/observability/memory/conversations/shown/messages", needs: "shown" },
+  "observability.workingMemory": {
+    path: "/observability/memory/working-memory?scope=conversation&conversationId=known",
+    needs: "known",
+  },
   "platform.health": { path: "/healthz" },
   "platform.readiness": { path: "/readyz" },
   "platform.metrics": { path: "/metrics" },

@@ -1,10 +1,10 @@
 /** Probes and metrics. */
 
 import type { Service } from "../../app/service.ts";
+import { JSON_TYPE } from "../../http/encode.ts";
 import type { PageReply } from "../../http/route.ts";
-import { get } from "./row.ts";
+import { get, observe } from "./row.ts";
 
-const JSON_TYPE = "application/json; charset=utf-8";
 /** Not cached: an old reply would say nothing about the current state. */
 const FRESH = ["cache-control", "no-store"];
 
@@ -19,8 +19,7 @@ export const PLATFORM_ROUTES = [
     output: { bare: "Readiness", type: JSON_TYPE },
     handle: (_input, { service }) => (service.stopping ? STOPPING : readiness(service)),
   }),
-  get("/metrics", "platform.metrics", "What is counted, for Prometheus", {
-    group: "observability",
+  observe("/metrics", "platform.metrics", "What is counted, for Prometheus", {
     description: "Counters, gauges and histograms in the text format of Prometheus, version 0.0.4.",
     output: { page: "text/plain; version=0.0.4; charset=utf-8" },
     handle: async (_input, { service }): Promise<PageReply> => ({ body: await service.metrics.text(), headers: FRESH }),
