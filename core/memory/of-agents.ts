@@ -86,8 +86,8 @@ export class AgentMemories {
       const found = await unlessNotFound(
         place.access.messages(id, messageQuery(query), (text) => {
           const { resourceId } = JSON.parse(text) as Conversation;
-          const isOwn = ({ agentId, memory }: Place) => agentId === resourceId && memory === place.memory;
-          return withAgent(text, this.#places.find(isOwn) ?? place);
+          const own = this.#places.find(({ agentId, memory }) => agentId === resourceId && memory === place.memory);
+          return withAgent(text, own ?? place);
         }),
       );
       if (found !== undefined) return found;

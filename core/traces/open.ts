@@ -204,17 +204,16 @@ async function listTraces(
 ): Promise<TraceSummary[]> {
   const page: TraceSummary[] = [];
   const shown = new CollectedSpans();
-  const add = (root: SpanData, spans: readonly SpanData[], facts: Omit<Parameters<typeof traceSummary>[1], "spans">) =>
-    page.push(
-      traceSummary(root, { ...facts, ...(wanted && { spans: shown.add(spans, facts.origin).sort(bySpanStart) }) }),
-    );
+  const listed = (spans: readonly SpanData[], from: Origin) =>
+    wanted ? shown.add(spans, from).sort(bySpanStart) : undefined;
   let skip = offset;
   // Pending and open traces are read at the same time, so that a trace that ends is in exactly one of them.
   const pending = recorder.pending();
   for (const trace of recorder.open) {
     if (!matches(filter, openTraceFacts(trace)) || skip-- > 0) continue;
     const { root, userId, handed, spans } = trace;
-    add(root, spans, { origin, spanCount: handed + spans.length, end: 0, userId });
+    const facts = { origin, spanCount: handed + spans.length, spans: listed(spans, origin), end: 0, userId };
+    page.push(traceSummary(root, facts));
     if (page.length === limit) return page;
   }
   skip = Math.max(0, skip);
@@ -232,7 +231,9 @@ async function listTraces(
     for (const line of reader.lines()) {
       if (!line.last || !matches(filter, endedTraceFacts(line)) || skip-- > 0) continue;
       const { userId, handed, spans, origin } = line;
-      add(rootOf(line), spans, { origin, spanCount: handed + spans.length, end: lastEnd(spans), userId });
+      const spanCount = handed + spans.length;
+      const facts = { origin, spanCount, spans: listed(spans, origin), end: lastEnd(spans), userId };
+      page.push(traceSummary(rootOf(line), facts));
       if (page.length === limit) return page;
     }
     skip = Math.max(0, skip);

@@ -55,7 +55,7 @@ export function traceSummary(
     spans,
     end,
     userId,
-  }: { origin: Origin; spanCount: number; spans?: readonly FoundSpan[]; end: number; userId: string | null },
+  }: { origin: Origin; spanCount: number; spans: readonly FoundSpan[] | undefined; end: number; userId: string | null },
 ): TraceSummary {
   return {
     traceId: root.traceId,

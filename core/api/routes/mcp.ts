@@ -73,7 +73,7 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     summary,
     description,
     ...(method === "POST"
-      ? { checks: { body: () => true }, schemas: { body: MESSAGE } }
+      ? { checks: { body: () => true }, schemas: { body: MESSAGE }, failures: ["not_acceptable"] }
       : { failures: ["method_not_allowed"] }),
     readsHeaders: true,
     pages: "allowed",

@@ -1,21 +1,30 @@
-/** Traces and spans. */
+/** Traces and spans, what agents remember, and the inventory of the service, for its operators. */
 
 import { defaults } from "../../../generated/defaults.ts";
+import type { Schemas } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { parseInstant } from "../../lib/instant.ts";
 import { conversationIdOf } from "../../memory/input.ts";
 import { AgentMemories } from "../../memory/of-agents.ts";
-import type { TraceAccess } from "../../traces/traces.ts";
 import { observe } from "./row.ts";
 
 /** The traces as the caller sees them. */
-const open = (call: Context<Service>): TraceAccess => call.service.traces.for(principalOf(call, call.service.isolated));
+const open = (call: Context<Service>) => call.service.traces.for(principalOf(call, call.service.isolated));
 
 /** What agents remember, as the caller sees it. */
 const remembered = (call: Context<Service>, { agentId }: { agentId?: string }) =>
   new AgentMemories(call.service, principalOf(call, call.service.isolated), agentId);
+
+/** A row of the inventory of the service: its routes, the values of its manifest, its limits. */
+const inventory = (part: keyof Service["inventory"], output: keyof Schemas, summary: string, description?: string) =>
+  observe(`/observability/${part}`, `inventory.${part}`, summary, {
+    ...(description !== undefined && { description }),
+    pages: "named",
+    output,
+    handle: (_input, { service }) => service.inventory[part](),
+  });
 
 export const OBSERVABILITY_ROUTES = [
   observe(
@@ -74,4 +83,16 @@ export const OBSERVABILITY_ROUTES = [
     output: "AgentWorkingMemory",
     handle: ({ query }, call) => remembered(call, query).workingMemory(query),
   }),
+  inventory("routes", "RouteStates", "Routes and WebSockets with their access class, and how often each was used"),
+  inventory(
+    "manifest",
+    "ManifestValues",
+    "The values of the manifest, and what each comes from",
+    "Secrets, instructions of agents, and what comes from the environment are not among them. With `auth` only the console's key gives access.",
+  ),
+  inventory(
+    "limits",
+    "LimitStates",
+    "The limits that the manifest sets, what is in use, and how often each has refused something",
+  ),
 ];

@@ -17,7 +17,7 @@ export const PLATFORM_ROUTES = [
   get("/readyz", "platform.readiness", "Whether the service takes requests", {
     group: "probe",
     output: { bare: "Readiness", type: JSON_TYPE },
-    handle: (_input, { service }) => (service.stopping ? STOPPING : readiness(service)),
+    handle: (_input, { service }) => (service.stopping ? unready({ status: "stopping" }) : readiness(service)),
   }),
   observe("/metrics", "platform.metrics", "What is counted, for Prometheus", {
     description: "Counters, gauges and histograms in the text format of Prometheus, version 0.0.4.",
@@ -26,11 +26,14 @@ export const PLATFORM_ROUTES = [
   }),
 ];
 
-const STOPPING: PageReply = { status: 503, body: '{"status":"stopping"}', headers: [...FRESH, "retry-after", "1"] };
+const unready = (why: object): PageReply => ({
+  status: 503,
+  body: JSON.stringify(why),
+  headers: [...FRESH, "retry-after", "1"],
+});
 
 async function readiness({ store }: Service): Promise<PageReply> {
   const problem = await store.problem();
   if (problem === null) return { body: '{"status":"ready"}', headers: FRESH };
-  const body = JSON.stringify({ status: "unavailable", reason: problem });
-  return { status: 503, body, headers: [...FRESH, "retry-after", "1"] };
+  return unready({ status: "unavailable", reason: problem });
 }

@@ -60,6 +60,7 @@ export function rpcErrors(code: number): ErrorForm {
 const RPC_SCHEMAS: Partial<Record<ErrorKind, string>> = {
   unsupported_media_type: "RpcFailure",
   method_not_allowed: "RpcFailure",
+  not_acceptable: "RpcFailure",
   invalid_input: "RpcOrServiceFailure",
   internal: "RpcOrServiceFailure",
 };
