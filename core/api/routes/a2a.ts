@@ -6,7 +6,7 @@ import type { Context, PageReply, RawReply } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import { findAgent } from "./agents.ts";
-import { discover, get, post, rpcErrors } from "./row.ts";
+import { get, post, rpcErrors, show } from "./row.ts";
 
 /** How long a card may be cached: it changes only with the manifest. */
 const CARD_MAX_AGE_SECONDS = 300;
@@ -43,7 +43,7 @@ const bareCard = (path: string, operation: string, summary: string) =>
   get(path, operation, summary, { ...BARE, handle: ({ params }, call) => cardPage(call, params.id!) });
 
 export const A2A_ROUTES = [
-  discover("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
+  show("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
     output: "AgentCard",
     readsHeaders: true,
     handle: ({ params }, call) => new Serialized(findCard(call, params.id!).json),
@@ -60,7 +60,7 @@ export const A2A_ROUTES = [
   }),
   bareCard("/.well-known/:id/agent-card.json", "a2a.knownCard", "The A2A card of an agent, without an envelope"),
   bareCard("/a2a/:id/.well-known/agent-card.json", "a2a.ownCard", "The A2A card of an agent, below its own address"),
-  discover("/.well-known/jwks.json", "a2a.keys", "The keys that sign push notifications", {
+  show("/.well-known/jwks.json", "a2a.keys", "The keys that sign push notifications", {
     description:
       "Receivers of A2A push notifications check signatures with them. Always public. 404 unless `server.push.enabled`.",
     failures: ["not_found"],

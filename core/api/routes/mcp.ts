@@ -7,22 +7,22 @@ import type { Exposed } from "../../mcp/exposed.ts";
 import { parseError } from "../../mcp/rpc.ts";
 import type { McpServer } from "../../mcp/servers.ts";
 import { perform } from "./perform.ts";
-import { discover, post, rpcErrors } from "./row.ts";
+import { post, rpcErrors, show } from "./row.ts";
 
 const STATELESS =
   "Always 405: the server keeps no sessions. Who wants to hear of changes sends `subscriptions/listen`.";
 const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
 
 export const MCP_ROUTES: readonly Route<Service>[] = [
-  discover("/mcp/servers", "mcp.listServers", "List MCP servers", {
+  show("/mcp/servers", "mcp.listServers", "List MCP servers", {
     output: "McpServerList",
     handle: (_input, { service }) => ({ servers: [...service.mcpServers.values()].map(({ record }) => record) }),
   }),
-  discover("/mcp/servers/:serverId", "mcp.getServer", "Inspect an MCP server", {
+  show("/mcp/servers/:serverId", "mcp.getServer", "Inspect an MCP server", {
     output: "McpServer",
     handle: ({ params }, { service }) => findServer(service, params.serverId!).record,
   }),
-  discover("/mcp/servers/:serverId/tools", "mcp.listTools", "List the tools of an MCP server", {
+  show("/mcp/servers/:serverId/tools", "mcp.listTools", "List the tools of an MCP server", {
     output: "McpToolList",
     handle({ params }, { service }) {
       const { record, tools } = findServer(service, params.serverId!);
@@ -42,7 +42,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
       ["resource-templates", "ResourceTemplates", "McpResourceTemplateList"],
     ] as const
   ).map(([path, what, output]) =>
-    discover(`/mcp/servers/:serverId/${path}`, `mcp.list${what}`, `List the ${path} of an MCP server: none`, {
+    show(`/mcp/servers/:serverId/${path}`, `mcp.list${what}`, `List the ${path} of an MCP server: none`, {
       output,
       handle: ({ params }, { service }) =>
         findServer(service, params.serverId!) && { [what[0]!.toLowerCase() + what.slice(1)]: [] },

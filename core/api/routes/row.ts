@@ -39,7 +39,7 @@ const rowsOf =
 export const get = rowsOf("GET");
 /** For operators: what is there, what is exposed, and what has happened. */
 export const manage = rowsOf("GET", "management");
-export const discover = rowsOf("GET", "discovery");
+export const show = rowsOf("GET", "discovery");
 export const observe = rowsOf("GET", "observability");
 export const post = rowsOf("POST");
 export const patch = rowsOf("PATCH");

@@ -100,7 +100,7 @@ interface Page {
 }
 
 /** Where conversations are looked for: in a memory, those of one resource or all. */
-export interface ListedPlace {
+interface ListedPlace {
   readonly memory: string;
   readonly resourceId?: string | undefined;
 }
@@ -121,12 +121,12 @@ export async function listConversations(
   const { numbers, total } = await findPage(store, places, query);
   const rows = await measuredRows(store, numbers.map(conversationKey));
   const end = `],"total":${total},"limit":${limit},"offset":${offset}}`;
-  const wanted = new Set(places.map(({ resourceId }) => resourceId));
   return rowsInReply(store, rows, '{"conversations":[', end, (row) => {
     // The number in an index row may have been reused for another conversation.
     const found = conversationIdentity(row);
     const belongs =
-      (userId ?? found.userId) === found.userId && (wanted.has(undefined) || wanted.has(found.resourceId));
+      (userId ?? found.userId) === found.userId &&
+      places.some(({ resourceId = found.resourceId }) => resourceId === found.resourceId);
     return belongs ? shown(conversationJson(row), found.resourceId) : null;
   });
 }
@@ -140,18 +140,17 @@ async function findPage(store: Store, places: readonly ListedPlace[], query: Lis
     return { numbers: numbers.slice(offset, offset + limit), total: numbers.length };
   }
   const { indexes, total } = await countedIndexes(store, places, userId);
-  const [only] = indexes;
   const keys =
     indexes.length === 1
-      ? (await rowsAt(store, { prefix: only!, reverse, limit }, offset)).map((row) => row.key)
+      ? (await rowsAt(store, { prefix: indexes[0]!, reverse, limit }, offset)).map((row) => row.key)
       : await mergedPage(store, indexes, { reverse, limit, offset });
   return { numbers: keys.map(indexedConversation), total };
 }
 
 /** The indexes of all conversations of the places or of a user in them, and how many these are. */
 async function countedIndexes(store: Store, places: readonly ListedPlace[], userId: string | undefined) {
-  const [{ memory, resourceId } = { memory: "" }] = places;
-  if (userId === undefined && places.length === 1 && resourceId === undefined) return resources(store, memory);
+  const [whole] = places.filter(({ resourceId }) => resourceId === undefined);
+  if (userId === undefined && whole !== undefined) return resources(store, whole.memory);
   const ranges = places.map(({ memory, resourceId = "" }) =>
     userId === undefined
       ? [resourceIndex(memory, resourceId), resourceTotal(memory, resourceId)]
