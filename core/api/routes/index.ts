@@ -7,7 +7,6 @@ import { AG_UI_ROUTES } from "./ag-ui.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { APPROVAL_ROUTES } from "./approvals.ts";
 import { DOCS_ROUTES } from "./docs.ts";
-import { INVENTORY_ROUTES } from "./inventory.ts";
 import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
 import { OBSERVABILITY_ROUTES } from "./observability.ts";
@@ -33,7 +32,6 @@ export const ROUTES: readonly Route<Service>[] = [
   ...OBSERVABILITY_LOG_ROUTES,
   ...MCP_ROUTES,
   ...OBSERVABILITY_ROUTES,
-  ...INVENTORY_ROUTES,
   ...UPDATE_ROUTES,
   ...PLATFORM_ROUTES,
 ];

@@ -6,11 +6,10 @@ import { principalOf } from "../../identity/principal.ts";
 import { LEVELS, type Level, type LogEntry, logRecord } from "../../observability/log-line.ts";
 import { findLines, type LogFilter } from "../../observability/log-ring.ts";
 import { BINDINGS, parseLogFilter, parseLogTime } from "./log-filter.ts";
-import { get } from "./row.ts";
+import { observe } from "./row.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [
-  get("/api/logs", "logs.list", "Query the log, newest first", {
-    group: "observability",
+  observe("/api/logs", "logs.list", "Query the log, newest first", {
     description: "Of the lines that are kept in memory: `logs.buffer` says how many.",
     query: "LogsQuery",
     output: { envelope: "LogsReply" },
@@ -20,8 +19,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
       return { success: true, data: entries, total, query: { ...asked(query), limit } };
     },
   }),
-  get("/observability/logs", "observability.logs", "Query log records, newest first", {
-    group: "observability",
+  observe("/observability/logs", "observability.logs", "Query log records, newest first", {
     query: "LogRecordsQuery",
     output: "LogRecords",
     handle({ query }, call) {
@@ -37,18 +35,18 @@ export const OBSERVABILITY_LOG_ROUTES = [
       return records(find(call, filter, limit).entries);
     },
   }),
-  get("/observability/traces/:traceId/logs", "observability.traceLogs", "Log records of a trace, newest first", {
-    group: "observability",
-    query: "SpanLogsQuery",
-    output: "LogRecords",
-    handle: ({ params, query }, call) => listRecords("trace", params.traceId!, query.limit, call),
-  }),
-  get("/observability/spans/:spanId/logs", "observability.spanLogs", "Log records of a span, newest first", {
-    group: "observability",
-    query: "SpanLogsQuery",
-    output: "LogRecords",
-    handle: ({ params, query }, call) => listRecords("span", params.spanId!, query.limit, call),
-  }),
+  ...(["trace", "span"] as const).map((kind) =>
+    observe(
+      `/observability/${kind}s/:${kind}Id/logs`,
+      `observability.${kind}Logs`,
+      `Log records of a ${kind}, newest first`,
+      {
+        query: "SpanLogsQuery",
+        output: "LogRecords",
+        handle: ({ params, query }, call) => listRecords(kind, params[`${kind}Id`]!, query.limit, call),
+      },
+    ),
+  ),
 ];
 
 /**

@@ -1,23 +1,37 @@
-/** Traces and spans. */
+/** Traces and spans, what agents remember, and the inventory of the service, for its operators. */
 
 import { defaults } from "../../../generated/defaults.ts";
+import type { Schemas } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { parseInstant } from "../../lib/instant.ts";
-import type { TraceAccess } from "../../traces/traces.ts";
-import { get } from "./row.ts";
+import { conversationIdOf } from "../../memory/input.ts";
+import { AgentMemories } from "../../memory/of-agents.ts";
+import { observe } from "./row.ts";
 
 /** The traces as the caller sees them. */
-const open = (call: Context<Service>): TraceAccess => call.service.traces.for(principalOf(call, call.service.isolated));
+const open = (call: Context<Service>) => call.service.traces.for(principalOf(call, call.service.isolated));
+
+/** What agents remember, as the caller sees it. */
+const remembered = (call: Context<Service>, { agentId }: { agentId?: string }) =>
+  new AgentMemories(call.service, principalOf(call, call.service.isolated), agentId);
+
+/** A row of the inventory of the service: its routes, the values of its manifest, its limits. */
+const inventory = (part: keyof Service["inventory"], output: keyof Schemas, summary: string, description?: string) =>
+  observe(`/observability/${part}`, `inventory.${part}`, summary, {
+    ...(description !== undefined && { description }),
+    pages: "named",
+    output,
+    handle: (_input, { service }) => service.inventory[part](),
+  });
 
 export const OBSERVABILITY_ROUTES = [
-  get(
+  observe(
     "/observability/status",
     "observability.status",
     "What is recorded, how much of it there is, and what this process did in the last hour",
     {
-      group: "observability",
       output: "ObservabilityStatus",
       async handle(_input, { service }) {
         const enabled = service.manifest.observability.sample > 0;
@@ -26,8 +40,7 @@ export const OBSERVABILITY_ROUTES = [
       },
     },
   ),
-  get("/observability/traces", "observability.listTraces", "List traces, newest first", {
-    group: "observability",
+  observe("/observability/traces", "observability.listTraces", "List traces, newest first", {
     query: "TracesQuery",
     output: "TraceList",
     async handle({ query }, call) {
@@ -36,14 +49,50 @@ export const OBSERVABILITY_ROUTES = [
       return { traces, count: traces.length };
     },
   }),
-  get("/observability/traces/:traceId", "observability.getTrace", "A trace with its spans", {
-    group: "observability",
+  observe("/observability/traces/:traceId", "observability.getTrace", "A trace with its spans", {
     output: "TraceDetail",
     handle: ({ params }, call) => open(call).get(params.traceId!),
   }),
-  get("/observability/spans/:spanId", "observability.getSpan", "A span", {
-    group: "observability",
+  observe("/observability/spans/:spanId", "observability.getSpan", "A span", {
     output: "SpanRecord",
     handle: ({ params }, call) => open(call).span(params.spanId!),
   }),
+  observe("/observability/memory/users", "observability.memoryUsers", "List the users whom agents remember", {
+    query: "MemoryUsersQuery",
+    output: "MemoryUserList",
+    handle: ({ query }, call) => remembered(call, query).users(query),
+  }),
+  observe("/observability/memory/conversations", "observability.memoryConversations", "List conversations of agents", {
+    query: "AgentConversationsQuery",
+    output: "AgentConversationList",
+    handle: ({ query }, call) => remembered(call, query).conversations(query),
+  }),
+  observe(
+    "/observability/memory/conversations/:conversationId/messages",
+    "observability.memoryMessages",
+    "Get the newest messages of an agent's conversation, in order",
+    {
+      query: "AgentMessagesQuery",
+      output: "AgentMessageList",
+      handle: ({ params, query }, call) => remembered(call, query).messages(conversationIdOf(params), query),
+    },
+  ),
+  observe("/observability/memory/working-memory", "observability.workingMemory", "Read the working memory of agents", {
+    query: "AgentWorkingMemoryQuery",
+    failures: ["not_found"],
+    output: "AgentWorkingMemory",
+    handle: ({ query }, call) => remembered(call, query).workingMemory(query),
+  }),
+  inventory("routes", "RouteStates", "Routes and WebSockets with their access class, and how often each was used"),
+  inventory(
+    "manifest",
+    "ManifestValues",
+    "The values of the manifest, and what each comes from",
+    "Secrets, instructions of agents, and what comes from the environment are not among them. With `auth` only the console's key gives access.",
+  ),
+  inventory(
+    "limits",
+    "LimitStates",
+    "The limits that the manifest sets, what is in use, and how often each has refused something",
+  ),
 ];
