@@ -118,16 +118,3 @@ test("what does not compile is a problem with its place in the manifest, and all
   ]);
   assert.deepEqual([...tools.keys()], ["sum"], "an unknown plugin is the reference check's to report");
 });
-
-test("GET /tools shows a tool with the agents that own it", () => {
-  const sum = compile({ sum: { use: "add" } }).tools.get("sum")!;
-  const agent = { id: "support", name: "Support", instructions: "secret" };
-  assert.deepEqual(describeTool(sum, [agent]), {
-    name: "sum",
-    description: "Adds two numbers",
-    tags: ["math"],
-    parameters: add.parameters,
-    status: "ready",
-    agents: [{ id: "support", name: "Support" }],
-  });
-});
