@@ -373,7 +373,7 @@ test(`${SQLITE} after kill -9 among saves, clones and executions the counts are 
 
 for (const { name, url } of STORES.filter(({ name }) => name === "postgres:"))
   test(`server.limits.stored over ${name} two services on one store count the same bytes: what one stores the other refuses, and what one deletes the other has room for`, async (t) => {
-    const store = await url();
+    const store = await url(t);
     const [one, other] = [await serve(t, store, "64KiB"), await serve(t, store, "64KiB")];
     await ok(create(one, "mine"));
     await ok(save(one, "mine", [said(50 * KIB)]));

@@ -7,7 +7,6 @@ import { ServiceError } from "../../../core/lib/errors.ts";
 
 const { memory } = DEFAULT_SETTINGS;
 
-const TRACE = "019aa1b2c3d4a0b1c2d3e4f5a6000001";
 
 test("RingHistory keeps what a failure said when it is fit to be shown", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);

@@ -4,7 +4,6 @@ import { defineTool, type ToolPlugin } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry } from "../../../core/registry/registry.ts";
 import { compileTools } from "../../../core/tools/compile.ts";
-import { describeTool } from "../../../core/tools/describe.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
 import add from "../../../plugins/tools/add.ts";
 import refund from "../../../plugins/tools/refund.ts";
