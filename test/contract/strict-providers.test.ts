@@ -30,7 +30,10 @@ for (const name of STRICT_NAMES) {
   const { model, thinking } = STRICT[name];
   const common = { instructions: "Help.", model: `up/${model}`, options: thinking, memory: false };
   const agents = Object.fromEntries(Object.entries(AGENTS).map(([id, agent]) => [id, { ...common, ...agent }]));
-  services.set(name, await serveStrict({ after } as never, name, {}, { agents, tools: TOOLS, memory: { default: {} } }));
+  services.set(
+    name,
+    await serveStrict({ after } as never, name, {}, { agents, tools: TOOLS, memory: { default: {} } }),
+  );
 }
 
 /** For one test, with a conversation of its own. */

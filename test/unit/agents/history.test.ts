@@ -7,7 +7,6 @@ import { ServiceError } from "../../../core/lib/errors.ts";
 
 const { memory } = DEFAULT_SETTINGS;
 
-
 test("RingHistory keeps what a failure said when it is fit to be shown", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);
   history.end(
