@@ -18,8 +18,9 @@ for (const store of STORES) {
     const ends: (() => unknown)[] = [];
     let service: TestService;
     before(async () => {
-      const manifest = manifestWith({}, { store: await store.url(), observability: { sample: 1 } });
-      service = await startService({ after: (end) => void ends.push(end as () => unknown) }, manifest);
+      const test = { after: (end: () => unknown) => void ends.push(end) };
+      const manifest = manifestWith({}, { store: await store.url(test), observability: { sample: 1 } });
+      service = await startService(test, manifest);
     });
     after(async () => {
       for (const end of ends) await end();
