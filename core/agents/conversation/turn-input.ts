@@ -131,6 +131,8 @@ export interface TurnInput {
   title(): string;
 }
 
+const noMessages = (): NewMessage[] => [];
+
 const MAX_TITLE_LENGTH = 80;
 /** A longer id is replaced, since it could not be a key in the store. */
 const MAX_ID_LENGTH = 128;
@@ -142,14 +144,16 @@ export function parseTurnInput(input: unknown): TurnInput {
     return {
       user,
       messageIds: NO_IDS,
-      since: () => [],
-      history: () => [],
+      since: noMessages,
+      history: noMessages,
       complete: false,
       continued: null,
       results: NO_RESULTS,
       shown: null,
       text: input,
-      title: () => makeTitle(input),
+      title() {
+        return makeTitle(input);
+      },
     };
   }
   const messages = input as readonly Fields[];
