@@ -16,23 +16,18 @@ type Result = Of<"tool-result">;
 /** Added when the assistant speaks first: Anthropic requires a user message before every answer. */
 const OPENING: Message = { role: "user", content: [{ type: "text", text: "(The assistant begins.)" }] };
 
-/** The part with well-formed text, and with an object as the input of a call; the same part when there is nothing to change. */
-function tidied(part: Part): Part {
-  switch (part.type) {
-    case "text":
-    case "reasoning":
-      return replaced(part, "text", part.text, wellFormed(part.text));
-    case "file":
-      return replaced(part, "filename", part.filename, wellFormed(part.filename));
-    case "tool-call":
-      // The model was told what was wrong with an input that is no object.
-      return replaced(part, "input", part.input, isObject(part.input) ? wellFormed(part.input) : {});
-    case "tool-result":
-      return replaced(part, "output", part.output, wellFormed(part.output));
-    default:
-      return part;
-  }
-}
+/**
+ * What is changed in a part: its text is well formed, and the input of a call is an object. Each rule gives the same part when there is
+ * nothing to change.
+ */
+const PART_RULES: { readonly [T in Part["type"]]?: (part: Of<T>) => Of<T> } = {
+  text: (part) => replaced(part, "text", wellFormed(part.text)),
+  reasoning: (part) => replaced(part, "text", wellFormed(part.text)),
+  file: (part) => replaced(part, "filename", wellFormed(part.filename)),
+  // The model was told what was wrong with an input that is no object.
+  "tool-call": (part) => replaced(part, "input", isObject(part.input) ? wellFormed(part.input) : {}),
+  "tool-result": (part) => replaced(part, "output", wellFormed(part.output)),
+};
 
 /**
  * The prompt, or one that is accepted in its place: results stand right behind their calls, each call has one, ids of calls are unique,
@@ -51,17 +46,14 @@ export function tidy<M extends Message>(message: M): M {
 }
 
 function tidyParts(parts: Part[], isAnswer: boolean): Part[] {
-  let hasBlank = false;
-  let hasFile = false;
   for (let index = 0; index < parts.length; index++) {
-    const part = tidied(parts[index]!);
-    parts[index] = part;
-    if (part.type === "file") hasFile = true;
-    else if (isBlank(part)) hasBlank = true;
+    const part = parts[index]!;
+    const rule = PART_RULES[part.type] as ((part: Part) => Part) | undefined;
+    if (rule !== undefined) parts[index] = rule(part);
   }
-  const kept = hasBlank ? parts.filter((part) => !isBlank(part)) : parts;
+  const kept = parts.some(isBlank) ? parts.filter((part) => !isBlank(part)) : parts;
   if (!isAnswer) return kept;
-  const answer = hasFile ? withNotes(kept) : kept;
+  const answer = kept.some(({ type }) => type === "file") ? withNotes(kept) : kept;
   // Nothing follows reasoning with which an interrupted answer ends: providers refuse that.
   while (answer.at(-1)?.type === "reasoning") answer.pop();
   return answer;
@@ -84,9 +76,9 @@ function withNotes(parts: Part[]): Part[] {
 const isBlank = (part: Part): boolean =>
   part.type === "text" && part.providerOptions === undefined && !/\S/.test(part.text);
 
-/** @param before the value of the field, read where the kind of the part is known */
-const replaced = <T extends object, K extends keyof T>(part: T, key: K, before: T[K], value: T[K]): T =>
-  value === before ? part : { ...part, [key]: value };
+function replaced<T extends object, K extends keyof T>(part: T, key: K, value: T[K]): T {
+  return value === part[key] ? part : { ...part, [key]: value };
+}
 
 /** The value with every lone surrogate in it replaced; the same value when there is none. Values of clients are not changed. */
 function wellFormed<T>(value: T): T {
@@ -104,10 +96,8 @@ function wellFormed<T>(value: T): T {
   if (!isObject(value)) return value;
   let fields: Map<string, unknown> | null = null;
   for (const key in value) {
-    const item = value[key];
-    const fixed = wellFormed(item);
-    const name = wellFormed(key);
-    if (fixed === item && name === key) continue;
+    const [name, fixed] = [wellFormed(key), wellFormed(value[key])];
+    if (fixed === value[key] && name === key) continue;
     fields ??= new Map(Object.entries(value));
     if (name !== key) fields.delete(key);
     fields.set(name, fixed);
@@ -193,7 +183,7 @@ function withResults(prompt: readonly Message[]): Message[] {
       const output = toolFailure(CALL_NOT_COMPLETED);
       from ??= call.from;
       answers.push({ ...(result ?? { type: "tool-result", toolName: part.toolName, output }), toolCallId: id });
-      return [replaced(part, "toolCallId", part.toolCallId, id)];
+      return [replaced(part, "toolCallId", id)];
     });
     tidy(message);
     if (answers.length === 0) return [message];
@@ -217,18 +207,17 @@ function ownId(id: string, taken: Map<string, number>): string {
  * conversation that was recalled. Messages that say nothing are left out.
  */
 function inOrder(given: Message[]): Message[] {
-  if (isOrdered(given)) return given;
-  const prompt = given.filter(({ content }) => content.length > 0);
-  const systems = prompt.filter(({ role }) => role === "system");
-  const others = prompt.filter(({ role }) => role !== "system");
-  return others[0]?.role === "assistant" ? [...systems, OPENING, ...others] : [...systems, ...others];
+  const prompt = given.some(isEmpty) ? given.filter((message) => !isEmpty(message)) : given;
+  const begin = prompt.findIndex(isNotSystem);
+  if (begin === -1) return prompt;
+  const assistantBegins = prompt[begin]!.role === "assistant";
+  const isOrdered = prompt.findLastIndex(isSystem) < begin;
+  if (isOrdered && !assistantBegins) return prompt;
+  const systems = prompt.filter(isSystem);
+  const others = prompt.filter(isNotSystem);
+  return assistantBegins ? [...systems, OPENING, ...others] : [...systems, ...others];
 }
 
-function isOrdered(prompt: readonly Message[]): boolean {
-  let hasBegun = false;
-  for (const { role, content } of prompt) {
-    if (content.length === 0 || (role === "system" && hasBegun) || (role === "assistant" && !hasBegun)) return false;
-    if (role !== "system") hasBegun = true;
-  }
-  return true;
-}
+const isEmpty = ({ content }: Message): boolean => content.length === 0;
+const isSystem = ({ role }: Message): boolean => role === "system";
+const isNotSystem = ({ role }: Message): boolean => role !== "system";
