@@ -131,8 +131,6 @@ export interface TurnInput {
   title(): string;
 }
 
-const noMessages = (): NewMessage[] => [];
-
 const MAX_TITLE_LENGTH = 80;
 /** A longer id is replaced, since it could not be a key in the store. */
 const MAX_ID_LENGTH = 128;
@@ -144,16 +142,14 @@ export function parseTurnInput(input: unknown): TurnInput {
     return {
       user,
       messageIds: NO_IDS,
-      since: noMessages,
-      history: noMessages,
+      since: () => [],
+      history: () => [],
       complete: false,
       continued: null,
       results: NO_RESULTS,
       shown: null,
       text: input,
-      title() {
-        return makeTitle(input);
-      },
+      title: () => makeTitle(input),
     };
   }
   const messages = input as readonly Fields[];

@@ -69,11 +69,7 @@ export class RunCaller implements RunCall {
   makeInterruptible(): void {
     const own = new AbortSource();
     const above = this.aborts ?? abortsOf(this.signal)!;
-    above.add({
-      aborted(reason) {
-        own.abort(reason);
-      },
-    });
+    above.add({ aborted: (reason) => own.abort(reason) });
     this.#own = own;
   }
 

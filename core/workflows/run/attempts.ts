@@ -57,16 +57,15 @@ export type RunSteps = (
 
 export function createFrame({ state }: Execution, input: unknown, workflow: StepsOfWorkflow): Frame {
   const outputs = Object.create(null) as Record<string, unknown>;
-  for (const list of listsOf(workflow)) collectOutputs(state, list, outputs);
+  const visit = (list: readonly Step[]): void => {
+    for (const step of list) {
+      const known = state.steps.get(step.path);
+      if (known?.status === "done" || known?.status === "skipped") outputs[step.id] = state.values.get(known.output);
+      for (const inner of listsInside(step)) visit(inner);
+    }
+  };
+  for (const list of listsOf(workflow)) visit(list);
   return { input, steps: outputs };
-}
-
-function collectOutputs(state: Execution["state"], list: readonly Step[], outputs: Record<string, unknown>): void {
-  for (const step of list) {
-    const known = state.steps.get(step.path);
-    if (known?.status === "done" || known?.status === "skipped") outputs[step.id] = state.values.get(known.output);
-    for (const inner of listsInside(step)) collectOutputs(state, inner, outputs);
-  }
 }
 
 export function expressionScope(execution: Execution, frame: Frame, data: unknown): StepScope {
