@@ -1,7 +1,7 @@
 /** Creates the instance of a plugin: checks its configuration, calls `create`, checks the result. */
 import { messageOf, type Path, type Problem } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
+import { createSchemaCompiler, describeProblems } from "../lib/json-schema.ts";
 import { hint, parsePath } from "../manifest/manifest.ts";
 import type {
   AuthPlugin,
@@ -17,26 +17,14 @@ import type { PluginPhase } from "./problem.ts";
 
 type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
-interface ConfigureOptions {
-  /** A compiler that many plugins share; it must fill in defaults. */
-  compiler?: SchemaCompiler;
-}
+type Validate = ReturnType<typeof CONFIGS.compile>;
 
-/**
- * Checks a configuration against the plugin's schema and fills in the schema's defaults. The given value is not changed.
- *
- * A plugin without a schema accepts any keys.
- *
- * @param config the keys beside `use`, or `with`; `undefined` means `{}`
- */
-export function configure(
-  plugin: { config?: JsonSchema },
-  config: unknown,
-  options: ConfigureOptions = {},
-): Configured {
-  const { compiler = createSchemaCompiler({ defaults: true }) } = options;
-  const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
-  const { config: own = { type: "object" } } = plugin;
+const CONFIGS = createSchemaCompiler({ defaults: true });
+/** By the schema of the plugin, which is the same in each service of the process and after each reload. */
+const compiled = new WeakMap<JsonSchema, Validate>();
+const NO_SCHEMA: JsonSchema = { type: "object" };
+
+function compileConfig(own: JsonSchema): Validate {
   // One that lists its keys and says nothing of others has no others, but the notes of the user.
   const isOpen = own.properties === undefined || "additionalProperties" in own;
   const schema = isOpen
@@ -46,8 +34,23 @@ export function configure(
         ...own,
         patternProperties: { "^x-": true, ...(own.patternProperties as object) },
       };
+  const validate = CONFIGS.compile(schema);
+  compiled.set(own, validate);
+  return validate;
+}
+
+/**
+ * Checks a configuration against the plugin's schema and fills in the schema's defaults. The given value is not changed.
+ *
+ * A plugin without a schema accepts any keys.
+ *
+ * @param config the keys beside `use`, or `with`; `undefined` means `{}`
+ */
+export function configure(plugin: { config?: JsonSchema }, config: unknown): Configured {
+  const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
+  const { config: own = NO_SCHEMA } = plugin;
   try {
-    const validate = compiler.compile(schema);
+    const validate = compiled.get(own) ?? compileConfig(own);
     if (validate(filled)) return { config: filled, problem: null };
     return { config: null, problem: describeProblems(validate.errors) };
   } catch (error) {
@@ -95,9 +98,8 @@ export async function createInstance<P extends Factory>(
   plugin: P,
   config: unknown,
   host: Host,
-  options: ConfigureOptions = {},
 ): Promise<Awaited<ReturnType<P["create"]>>> {
-  const configured = configure(plugin, config, options);
+  const configured = configure(plugin, config);
   if (configured.config === null) throw new CreateError("config", configured.problem);
   let instance: unknown;
   try {
