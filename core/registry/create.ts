@@ -17,24 +17,17 @@ import type { PluginPhase } from "./problem.ts";
 
 type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
-type Validate = ReturnType<typeof CONFIGS.compile>;
-
 const CONFIGS = createSchemaCompiler({ defaults: true });
 /** By the schema of the plugin, which is the same in each service of the process and after each reload. */
-const compiled = new WeakMap<JsonSchema, Validate>();
-const NO_SCHEMA: JsonSchema = { type: "object" };
+const compiled = new WeakMap<JsonSchema, ReturnType<typeof CONFIGS.compile>>();
+const NO_SCHEMA = { type: "object" };
 
-function compileConfig(own: JsonSchema): Validate {
+function compileConfig(own: JsonSchema) {
+  const closed = { ...own, patternProperties: { "^x-": true, ...(own.patternProperties as object) } };
   // One that lists its keys and says nothing of others has no others, but the notes of the user.
-  const isOpen = own.properties === undefined || "additionalProperties" in own;
-  const schema = isOpen
-    ? own
-    : {
-        unevaluatedProperties: false,
-        ...own,
-        patternProperties: { "^x-": true, ...(own.patternProperties as object) },
-      };
-  const validate = CONFIGS.compile(schema);
+  const validate = CONFIGS.compile(
+    own.properties === undefined || "additionalProperties" in own ? own : { unevaluatedProperties: false, ...closed },
+  );
   compiled.set(own, validate);
   return validate;
 }
@@ -46,9 +39,8 @@ function compileConfig(own: JsonSchema): Validate {
  *
  * @param config the keys beside `use`, or `with`; `undefined` means `{}`
  */
-export function configure(plugin: { config?: JsonSchema }, config: unknown): Configured {
+export function configure({ config: own = NO_SCHEMA }: { config?: JsonSchema }, config: unknown): Configured {
   const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
-  const { config: own = NO_SCHEMA } = plugin;
   try {
     const validate = compiled.get(own) ?? compileConfig(own);
     if (validate(filled)) return { config: filled, problem: null };
