@@ -37,7 +37,6 @@ export function compileTools(
 ): CompiledTools {
   const shared: Shared = {
     inputs: createSchemaCompiler(),
-    configs: createSchemaCompiler({ defaults: true }),
     client: createHttpClient(host),
     meters,
     inbox,
@@ -58,7 +57,6 @@ export function compileTools(
 
 interface Shared {
   inputs: SchemaCompiler;
-  configs: SchemaCompiler;
   client: HttpClient;
   meters: NamedMeters<ToolMeter>;
   inbox: ApprovalInbox | undefined;
@@ -73,7 +71,7 @@ function pluginTool(
   shared: Shared,
   report: Report,
 ): Tool | null {
-  const { config, problem } = configure(plugin, settings.with, { compiler: shared.configs });
+  const { config, problem } = configure(plugin, settings.with);
   if (config === null) report(["with"], problem);
   const parameters = plugin.parameters ?? ANY_INPUT;
   const validate = compileInput(parameters, shared, (message) =>

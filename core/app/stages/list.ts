@@ -91,7 +91,6 @@ const linked = ({
   agents,
   registry,
   schemas: createSchemaCompiler(),
-  configs: createSchemaCompiler({ defaults: true }),
   env,
   folder: loaded.folder,
   meters: meters.workflows,
