@@ -1,5 +1,7 @@
 /** Package updates, reloads of the manifest, and the keys of the observability service. */
 
+import type { EventProducer } from "../../lib/event-sink.ts";
+import { STREAM_FAILURE } from "./agents.ts";
 import { get, post } from "./row.ts";
 
 export const UPDATE_ROUTES = [
@@ -37,6 +39,26 @@ export const UPDATE_ROUTES = [
     output: "Reloaded",
     handle: (_input, { service }) => service.reload(),
   }),
+  post(
+    "/observability/commands",
+    "commands.run",
+    "Run a command of the command line on the SQLite store of this service",
+    {
+      group: "observability",
+      description:
+        "What the command line asks for while this service has the file. The events are the lines that it prints.",
+      body: "RunCommandRequest",
+      pages: "named",
+      failures: ["not_found", "conflict"],
+      output: { events: "CommandEvent", failure: STREAM_FAILURE },
+      handle:
+        ({ body }, call): EventProducer =>
+        async (sink) =>
+          (await import("../../upkeep/store-commands.ts")).runCommand(call, body, (line) =>
+            sink.send(JSON.stringify({ type: "line", line })),
+          ),
+    },
+  ),
   post(
     "/setup-observability",
     "observability.setup",
