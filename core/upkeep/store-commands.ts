@@ -5,6 +5,7 @@ import type { Context } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
 import { counted } from "../lib/counted.ts";
 import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import type { Reindexed } from "../memory/semantic/semantic.ts";
 import type { Store } from "../storage/store.ts";
 import { isRun, runIdOf } from "../workflows/journal/record.ts";
@@ -126,14 +127,15 @@ const IN_SERVICE: Record<RunCommandRequest["command"], Work> = {
 };
 
 /** @throws ServiceError `conflict` when the service has another store than the one that the command is about */
-export async function runCommand(call: Context<Service>, body: RunCommandRequest, say: Say): Promise<void> {
+export async function runCommand(call: Context<Service>, body: RunCommandRequest): Promise<EventProducer> {
   const { store } = call.service;
   const { command, file, id = "", user, reason } = body;
   if (file !== undefined && (await store.file?.id()) !== file)
     throw new ServiceError("conflict", "the store of this service is another one");
-  try {
-    await IN_SERVICE[command]({ store, call }, say, { id, user, reason });
-  } catch (error) {
-    throw error instanceof ServiceError ? error : unavailable(messageOf(error));
-  }
+  return (sink) => {
+    const say: Say = (line) => sink.send(JSON.stringify({ type: "line", line }));
+    return IN_SERVICE[command]({ store, call }, say, { id, user, reason }).catch((error) => {
+      throw error instanceof ServiceError ? error : unavailable(messageOf(error));
+    });
+  };
 }

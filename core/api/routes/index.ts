@@ -7,11 +7,9 @@ import { AG_UI_ROUTES } from "./ag-ui.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { APPROVAL_ROUTES } from "./approvals.ts";
 import { DOCS_ROUTES } from "./docs.ts";
-import { INVENTORY_ROUTES } from "./inventory.ts";
 import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
 import { OBSERVABILITY_ROUTES } from "./observability.ts";
-import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { OPENAI_ROUTES } from "./openai.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { RUN_ROUTES } from "./runs.ts";
@@ -30,10 +28,8 @@ export const ROUTES: readonly Route<Service>[] = [
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
   ...OPENAI_ROUTES,
-  ...OBSERVABILITY_LOG_ROUTES,
   ...MCP_ROUTES,
   ...OBSERVABILITY_ROUTES,
-  ...INVENTORY_ROUTES,
   ...UPDATE_ROUTES,
   ...PLATFORM_ROUTES,
 ];

@@ -1,6 +1,5 @@
 /** Package updates, reloads of the manifest, and the keys of the observability service. */
 
-import type { EventProducer } from "../../lib/event-sink.ts";
 import { STREAM_FAILURE } from "./agents.ts";
 import { get, post } from "./row.ts";
 
@@ -51,12 +50,7 @@ export const UPDATE_ROUTES = [
       pages: "named",
       failures: ["not_found", "conflict"],
       output: { events: "CommandEvent", failure: STREAM_FAILURE },
-      handle:
-        ({ body }, call): EventProducer =>
-        async (sink) =>
-          (await import("../../upkeep/store-commands.ts")).runCommand(call, body, (line) =>
-            sink.send(JSON.stringify({ type: "line", line })),
-          ),
+      handle: async ({ body }, call) => (await import("../../upkeep/store-commands.ts")).runCommand(call, body),
     },
   ),
   post(
