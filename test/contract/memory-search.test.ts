@@ -326,7 +326,8 @@ test("GET /api/memory/search: another embedding does not boot on an old index; p
 
   const second = await start(t, cwd);
   const after = callsOf(second.url);
-  assert.deepEqual(await found(after, { searchQuery: "How do I reset my password?", threshold: 0.5 }), ["c0"]);
+  const hits = await found(after, { searchQuery: "How do I reset my password?", threshold: 0.5 }).catch(String);
+  assert.deepEqual(hits, ["c0"], second.stdout() + second.stderr());
   await second.interrupt();
 
   const none = await files(t, { "service.yaml": MANIFEST("{}") });
