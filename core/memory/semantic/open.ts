@@ -216,6 +216,7 @@ async function openIndex(
   const rebuild: Semantic["rebuild"] = async (progress) => {
     const same = { ...source, embeddings: async () => embedding };
     const done = await reindex(name, settings, same, storedMessages(store, name), progress);
+    await state.refresh();
     queue.wake();
     return done;
   };
