@@ -139,7 +139,7 @@ export interface Store {
   close(): Promise<void>;
 }
 
-export interface StoreFile {
+interface StoreFile {
   /** Tells it from other files, by whatever name and in whatever container it is seen. */
   id(): Promise<string>;
   /** Gives the space of deleted rows back to the disk, beside the commits. Resolves to a sentence about what it took before and takes now. */

@@ -60,11 +60,7 @@ test("GET /docs takes the key out of the address at once, keeps it out of its li
   const { page } = await openManual(t);
   await page.getByRole("heading", { level: 1, name: "Tutorial" }).waitFor();
   assert.equal(page.url().includes("key="), false, page.url());
-  const links = await page.getByRole("link").evaluateAll((all) => all.map((each) => (each as HTMLAnchorElement).href));
-  assert.deepEqual(
-    links.filter((link) => link.includes("key=")),
-    [],
-  );
+  assert.equal(await page.locator('a[href*="key="]').count(), 0);
   await page.reload();
   await page.getByRole("heading", { level: 1, name: "Tutorial" }).waitFor();
 });

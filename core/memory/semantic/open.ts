@@ -22,7 +22,15 @@ import {
 import { normalize } from "./matrix.ts";
 import { createEmbeddingQueue, type EmbeddingQueue } from "./queue.ts";
 import { readVector, type VectorRow, writeWaiting } from "./rows.ts";
-import type { Draft, MessagePlace, Reindexed, Semantic, SemanticHit, SemanticQuery } from "./semantic.ts";
+import type {
+  Draft,
+  MessagePlace,
+  Reindexed,
+  SearchedMessage,
+  Semantic,
+  SemanticHit,
+  SemanticQuery,
+} from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
 import { storedMessages } from "./stored-messages.ts";
 import { createVectorCache, type VectorCache } from "./vector-cache.ts";
@@ -281,11 +289,6 @@ async function openVectors(
 }
 
 // Rebuilds an index from the messages: after a change of the embedding, or when messages are missing from it.
-
-export interface SearchedMessage extends MessagePlace {
-  /** Messages without text are skipped. */
-  readonly text: string;
-}
 
 /** Texts that are embedded and stored together. */
 const BATCH_TEXTS = 64;

@@ -28,6 +28,11 @@ export interface MessagePlace {
   readonly message: string;
 }
 
+export interface SearchedMessage extends MessagePlace {
+  /** Messages without text are skipped. */
+  readonly text: string;
+}
+
 export interface SemanticQuery {
   readonly text: string;
   /** Undefined: everybody's messages, allowed only without isolation. */
