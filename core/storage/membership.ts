@@ -9,10 +9,10 @@
 import { createHash, randomBytes } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
 import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { isObject } from "../lib/is-object.ts";
 import { PROCESSES, processKey, processOfKey } from "./keys.ts";
 import { allRows } from "./ranges.ts";
 import { type Row, removeUnchanged, type Store } from "./store.ts";
@@ -133,7 +133,7 @@ export interface MembershipTimes {
   /** A process that wrote no heartbeat for so long is taken for gone. */
   readonly leaseTimeout: number;
   /** The same for one that has lost its session with the database as well. */
-  readonly sessionTimeout?: number | undefined;
+  readonly sessionTimeout?: number;
 }
 
 /** Others count from when they have seen a heartbeat, up to an interval after it: so it is 10 s in all. */
@@ -174,6 +174,8 @@ export class Membership {
   readonly #goneListeners: (() => void)[] = [];
   readonly #lostListeners: (() => void)[] = [];
   #name: string;
+  /** That of its row: another one from when it hears that it was taken for gone. What names a process without a row is taken for left. */
+  #next: string;
   /** Of its own row, as it was last written or read; null before there is one. */
   #revision: number | null = null;
   #confirmedAt: Moment | null = null;
@@ -192,8 +194,8 @@ export class Membership {
     this.#logger = logger;
     this.#newName = name;
     this.#name = name();
-    const sessionTimeout = Math.min(leaseTimeout, HEARTBEATS_WITHOUT_SESSION * heartbeatInterval);
-    this.times = { ...times, sessionTimeout: times.sessionTimeout ?? sessionTimeout };
+    this.#next = this.#name;
+    this.times = { sessionTimeout: Math.min(leaseTimeout, HEARTBEATS_WITHOUT_SESSION * heartbeatInterval), ...times };
     this.#silent = new Silence(leaseTimeout);
     this.#silentWithoutSession = new Silence(this.times.sessionTimeout);
     this.#rounds = new Interval(
@@ -203,18 +205,16 @@ export class Membership {
     );
   }
 
-  /** What this process is called in the store. Another name after it was taken for gone. */
+  /** What this process is called in the store. Another name after it was taken for gone, once it has a row of that name. */
   get name(): string {
     return this.#name;
   }
 
   /** Writes the first heartbeat, and looks at the other processes. A second call does nothing more. */
   start(): Promise<void> {
-    if (this.#starting === null) {
-      this.#starting = this.#rounds.begin();
-      // Others have stopped, or were taken for gone.
-      this.#endWatch = this.#store.watch?.(PROCESSES, () => this.#rounds.hurry());
-    }
+    // Others have stopped, or were taken for gone.
+    this.#endWatch ??= this.#store.watch?.(PROCESSES, () => this.#rounds.hurry());
+    this.#starting ??= this.#rounds.begin();
     return this.#starting;
   }
 
@@ -226,7 +226,7 @@ export class Membership {
   /** Resolves once a new heartbeat shows that this process was not taken for gone, once it has a new name, and when `signal` aborts. */
   async confirm(signal: AbortSignal): Promise<void> {
     while (!this.isHeld() && !signal.aborted && !this.#isReleased) {
-      await this.#beat().catch(() => pause(RETRY_PAUSE_MS, signal));
+      await this.#beat().catch(() => sleep(RETRY_PAUSE_MS, undefined, { signal }).catch(() => {}));
     }
   }
 
@@ -234,18 +234,15 @@ export class Membership {
   goneCheck(): (name: string) => Promise<boolean> {
     const known = new Map<string, Promise<boolean>>();
     return (name) => {
-      let gone = known.get(name);
-      if (gone === undefined) {
-        // A process writes its first heartbeat before anything names it.
-        gone = name === this.#name ? Promise.resolve(false) : this.#hasNoRow(name);
-        known.set(name, gone);
-      }
+      const gone = known.get(name) ?? this.#isGone(name);
+      known.set(name, gone);
       return gone;
     };
   }
 
-  async #hasNoRow(name: string): Promise<boolean> {
-    return (await this.#store.get(processKey(name))) === undefined;
+  /** A process writes its first heartbeat before anything names it. */
+  async #isGone(name: string): Promise<boolean> {
+    return name !== this.#name && (await this.#store.get(processKey(name))) === undefined;
   }
 
   /** Calls `listener` whenever another process is gone: it has stopped, or was taken for gone by any process. */
@@ -253,7 +250,7 @@ export class Membership {
     this.#goneListeners.push(listener);
   }
 
-  /** Calls `listener` when this process was taken for gone: what it was at work on is left to others. */
+  /** Calls `listener` when this process was taken for gone, and again when it has another name: what it was at work on is left to others. */
   onLost(listener: () => void): void {
     this.#lostListeners.push(listener);
   }
@@ -298,13 +295,17 @@ export class Membership {
     const busy = this.busy();
     const heartbeat: Heartbeat = { at: Date.now(), ...(session && { session }), ...(busy.length > 0 && { busy }) };
     const begun = moment();
-    const key = processKey(this.#name);
+    const key = processKey(this.#next);
     try {
       this.#revision = await this.#store.commit({
         put: [[key, JSON.stringify(heartbeat)]],
         expect: [[key, this.#revision]],
       });
       this.#confirmedAt = begun;
+      if (this.#name === this.#next) return;
+      // What has begun since is in the store under the name before.
+      this.#name = this.#next;
+      this.#leave();
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
       const row = await this.#store.get(key);
@@ -317,7 +318,7 @@ export class Membership {
   }
 
   async #show(): Promise<void> {
-    this.#isShown = (await this.#store.presence?.show(this.#name)) === true;
+    this.#isShown = (await this.#store.presence?.show(this.#next)) === true;
     this.#showing = null;
   }
 
@@ -325,8 +326,13 @@ export class Membership {
     this.#logger.warn(
       "this process was silent for so long that another one has taken it for gone: it gives up what it was at work on",
     );
-    this.#name = this.#newName();
+    this.#next = this.#newName();
     this.#revision = null;
+    this.#confirmedAt = null;
+    this.#leave();
+  }
+
+  #leave(): void {
     for (const listener of this.#lostListeners) listener();
   }
 
@@ -368,21 +374,8 @@ const elapsedSince = ([steady, system]: Moment): number => Math.max(performance.
 /** A row in another form, as an earlier version wrote it, says nothing. */
 function parseHeartbeat(value: string): Partial<Heartbeat> {
   try {
-    const heartbeat: unknown = JSON.parse(value);
-    return isObject(heartbeat) ? heartbeat : {};
+    return Object(JSON.parse(value));
   } catch {
     return {};
   }
-}
-
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, milliseconds);
-    signal.addEventListener("abort", done);
-  });
 }

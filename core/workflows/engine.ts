@@ -155,9 +155,10 @@ export class Engine {
     return own ?? this.live.get(id);
   }
 
-  /** The numbers of the executions that run here. */
+  /** The numbers of the executions that run here, and surely nowhere else. */
   liveNumbers(): ReadonlySet<number> {
-    return new Set([...this.live.values()].map(({ state }) => state.start.number));
+    const here = [...this.live.values()].filter(({ mayBeElsewhere }) => !mayBeElsewhere);
+    return new Set(here.map(({ state }) => state.start.number));
   }
 
   /** @throws ServiceError `not_found` */
@@ -296,10 +297,7 @@ export class Engine {
   /** Called when others have removed the lease of this process: they own its executions now. Those not recovered yet may continue here. */
   #giveUpAll(): void {
     const stop = { kind: "lost", reason: "another process has taken this execution over", gracePeriod: 0 } as const;
-    for (const execution of this.live.values()) {
-      execution.isTakenOver = true;
-      execution.stop(stop);
-    }
+    for (const execution of this.live.values()) execution.stop(stop);
     this.mayHaveUnowned = true;
   }
 }

@@ -285,8 +285,8 @@ export class ScopedWorkflows implements WorkflowAccess {
     return listExecutions(owned, {
       store,
       *running() {
-        for (const { state, definition, isRecorded } of live.values()) {
-          if (!isRecorded) continue;
+        for (const { state, definition, isRecorded, mayBeElsewhere } of live.values()) {
+          if (!isRecorded || mayBeElsewhere) continue;
           const record = () => (state.status === "running" ? executionRecord(state, definition.outline) : null);
           yield { start: state.start, record };
         }

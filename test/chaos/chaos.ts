@@ -67,8 +67,10 @@ export async function chaos(database: PostgresServer, settings: ChaosSettings): 
     await Promise.all(working);
     await settled(cluster, clients, knowledge);
     const runs = readRuns(cluster.folder);
+    const inFailedBoots = runs.filter(({ pid }) => deeds.failedBoots.has(pid)).length;
+    tell(`${deeds.failedBoots.size} failed boots, which had begun ${inFailedBoots} runs of steps`);
     const problems = [...wrong, ...judgeRuns(runs, deeds, knowledge.told, mayMove(knowledge))];
-    return { knowledge, deeds, runs: runs.length, problems };
+    return { knowledge, deeds, runs: runs.length, problems: cluster.explained(problems) };
   } finally {
     await cluster.close();
   }

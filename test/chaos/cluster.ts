@@ -30,6 +30,8 @@ export interface Member {
 export interface Deeds {
   /** When each process was killed. */
   readonly kills: Map<number, number>;
+  /** Processes that ended while they booted, since the database went away. Until then they may have taken up what others had left. */
+  readonly failedBoots: Set<number>;
   readonly freezes: (Span & { readonly pid: number })[];
   /** The database was away: stopped, or frozen. */
   readonly outages: Span[];
@@ -38,6 +40,8 @@ export interface Deeds {
 }
 
 const BOOT_PAUSE_MS = 200;
+/** Of what a process has said, so many characters are shown. */
+const SHOWN = 3_000;
 /** A process finds the new primary within this. */
 const READY_MS = 5_000;
 /** A process that boots while the database comes back may fail for so long after. */
@@ -75,12 +79,14 @@ ${AGENTS}`;
 
 export class Cluster {
   readonly members: Member[];
-  readonly deeds: Deeds = { kills: new Map(), freezes: [], outages: [], failovers: [] };
+  readonly deeds: Deeds = { kills: new Map(), failedBoots: new Set(), freezes: [], outages: [], failovers: [] };
   /** What must not happen to a process, in words. */
   readonly wrong: string[] = [];
   readonly folder = mkdtempSync(join(tmpdir(), "penstock-chaos-"));
   readonly #database: PostgresServer;
   readonly #ends: (() => unknown)[] = [];
+  /** What each process has said, each piece with the time at which it was heard. */
+  readonly #said = new Map<number, string>();
   #closed = false;
 
   constructor(database: PostgresServer, url: string, size: number) {
@@ -99,13 +105,20 @@ export class Cluster {
     const command = ["serve", "--config", config, "--plugins", EXAMPLES, "--port", "0"];
     while (!this.#closed) {
       const since = Date.now();
+      let pid = 0;
+      const begun = (child: ChildProcess) => {
+        pid = child.pid!;
+        this.#listen(child);
+      };
       try {
         const registrar = { after: (end: () => unknown) => void this.#ends.push(end) };
-        const served = await serve(registrar as never, [process.execPath, PENSTOCK, ...command], { cwd: this.folder });
+        const call = { cwd: this.folder, begun };
+        const served = await serve(registrar as never, [process.execPath, PENSTOCK, ...command], call);
         served.child.on("close", () => this.#ended(member, served));
         member.served = served;
         return;
       } catch (error) {
+        this.deeds.failedBoots.add(pid);
         if (!this.isAway(since - OUTAGE_ECHO_MS)) {
           this.wrong.push(`a process does not start: ${(error as Error).message.slice(0, 2_000)}`);
           return;
@@ -113,6 +126,23 @@ export class Cluster {
         await sleep(BOOT_PAUSE_MS);
       }
     }
+  }
+
+  #listen(child: ChildProcess): void {
+    const hear = (text: string) => {
+      this.#said.set(child.pid!, `${this.#said.get(child.pid!) ?? ""}${Date.now()} ${text.trimEnd()}\n`);
+    };
+    hear("begins");
+    for (const stream of [child.stdout!, child.stderr!]) stream.on("data", (data) => hear(String(data)));
+    child.once("exit", (code, signal) => hear(`ends with ${code ?? signal}`));
+  }
+
+  /** Problems, with what the processes have said that they name. */
+  explained(problems: readonly string[]): string[] {
+    const named = [...this.#said].filter(([pid]) =>
+      problems.some((problem) => problem.split(/\D+/).includes(`${pid}`)),
+    );
+    return [...problems, ...named.map(([pid, said]) => `process ${pid}:\n${said.slice(-SHOWN)}`)];
   }
 
   /** Whether the database was away at some time since. */

@@ -136,7 +136,7 @@ test("two processes whose PostgreSQL goes away in every way: 503 meanwhile, noth
   const runs = readRuns(cluster.folder);
   t.diagnostic(`${runs.length} runs of steps; ${[...knowledge.outcomes].map((each) => each.join(" ")).join(", ")}`);
   assert.deepEqual(
-    [...cluster.wrong, ...judgeRuns(runs, cluster.deeds, knowledge.told, mayMove(knowledge))],
+    cluster.explained([...cluster.wrong, ...judgeRuns(runs, cluster.deeds, knowledge.told, mayMove(knowledge))]),
     [],
     `seed ${seed}`,
   );

@@ -13,6 +13,7 @@ const run = (key: string, pid: number, begin: number, end = Number.POSITIVE_INFI
 });
 const deeds = (rest: Partial<Deeds> = {}): Deeds => ({
   kills: new Map(),
+  failedBoots: new Set(),
   freezes: [],
   outages: [],
   failovers: [],
@@ -54,4 +55,17 @@ test("the judge of the chaos: an execution that goes from a living process to an
   assert.deepEqual(judgeRuns(runs, deeds({ kills: new Map([[1, 30]]) }), NOTHING, false), []);
   assert.deepEqual(judgeRuns(runs, deeds({ freezes: [{ pid: 1, from: 15, to: 9_000 }] }), NOTHING, false), []);
   assert.equal(judgeRuns(runs, deeds({ freezes: [{ pid: 1, from: 15, to: 900 }] }), NOTHING, false).length, 1);
+});
+
+test("the judge of the chaos: what a process had taken up that ended while it booted goes on elsewhere, and not beside it", () => {
+  const failedBoots = new Set([1]);
+  const next = [run("e:a", 1, 10, 20), run("e:a", 2, 1_000, 1_040)];
+  assert.equal(judgeRuns(next, deeds(), NOTHING, false).length, 1);
+  assert.deepEqual(judgeRuns(next, deeds({ failedBoots }), NOTHING, false), []);
+  // It was cut off in the middle, at a moment that nobody knows.
+  assert.deepEqual(judgeRuns([run("e:a", 1, 10), run("e:a", 2, 20, 40)], deeds({ failedBoots }), NOTHING, false), []);
+  assert.equal(
+    judgeRuns([run("e:a", 1, 10, 30), run("e:a", 2, 20, 40)], deeds({ failedBoots }), NOTHING, false).length,
+    1,
+  );
 });

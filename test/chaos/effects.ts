@@ -43,7 +43,8 @@ const TAKE_OVER_MS = 4_000;
 
 /**
  * What is wrong, in words. A step may run again after a crash. While one process works on an execution no other one may, unless the
- * first was stopped at that time: then what it had begun may end when it goes on. Nothing goes from a process that lives to another one.
+ * first was stopped at that time: then what it had begun may end when it goes on. Nothing goes from a process that lives to another one;
+ * one that ends while it boots, since the database has gone away, leaves what it had taken up.
  *
  * @param told when a client has read of each step that it is complete
  * @param mayMove whether another process may go on with an execution because a client has asked it to
@@ -73,7 +74,9 @@ export function judgeRuns(
         // Branches of one execution run beside each other.
         if (earlier.pid === later.pid && earlier.key !== later.key) continue;
         const end = Math.min(earlier.end, deeds.kills.get(earlier.pid) ?? Number.POSITIVE_INFINITY);
-        if (end <= later.begin || wasFrozen(earlier.pid, later.begin, deeds)) continue;
+        // When one ended by itself is known by its marks alone.
+        const isUnknown = end === Number.POSITIVE_INFINITY && deeds.failedBoots.has(earlier.pid);
+        if (end <= later.begin || isUnknown || wasFrozen(earlier.pid, later.begin, deeds)) continue;
         problems.push(
           `${execution}: ${later.key} began in ${later.pid} while ${earlier.key} ran in ${earlier.pid}, ` +
             `${later.begin - earlier.begin} ms after its begin`,
@@ -102,7 +105,8 @@ function troublesOf(pid: number, moment: number, { freezes, outages }: Deeds): s
 const wasFrozen = (pid: number, time: number, { freezes }: Deeds): boolean =>
   freezes.some((freeze) => freeze.pid === pid && freeze.from <= time && time <= freeze.to);
 
-/** Whether the process of a run was neither killed nor frozen for long since, until a moment. */
-const lives = ({ pid, begin }: Run, until: number, { kills, freezes }: Deeds): boolean =>
+/** Whether the process of a run was neither killed nor frozen for long since, until a moment, and has not ended while it booted. */
+const lives = ({ pid, begin }: Run, until: number, { kills, failedBoots, freezes }: Deeds): boolean =>
+  !failedBoots.has(pid) &&
   (kills.get(pid) ?? Number.POSITIVE_INFINITY) > until &&
   !freezes.some((span) => span.pid === pid && span.to >= begin && Math.min(span.to, until) - span.from > TAKE_OVER_MS);

@@ -11,7 +11,7 @@ import { compileFunction } from "node:vm";
 import { type BuildOptions, build, type OnResolveResult, type Plugin } from "esbuild";
 import { type Patch, patched } from "../model/built.ts";
 import { CLOSED_GLOBALS, closed, schemaFiles } from "./closed.ts";
-import type { SimulatedProcess } from "./process.ts";
+import { SimulatedProcess } from "./process.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const require = createRequire(import.meta.url);
@@ -72,12 +72,37 @@ const STAND_INS: Record<string, string> = {
 /** The same for what is shared. */
 const SHARED_STAND_INS: Record<string, string> = { "core/lib/json-schema.ts": "test/simulate/inside/json-schema.ts" };
 
+/** The state of modules of core: all other state is made as a process boots. */
+const STATE: readonly Patch[] = [
+  {
+    file: "core/lib/clock.ts",
+    from: "storedTime: Clock = risingClock(systemTime);",
+    to: "storedTime: Clock = simulated.own(() => risingClock(systemTime));",
+  },
+  {
+    file: "core/lib/event-loop-turns.ts",
+    from: "waiting: (() => void)[] = [];",
+    to: "waiting: (() => void)[] = simulated.ownList();",
+  },
+  {
+    file: "core/a2a/task-ids.ts",
+    from: "newTaskId = createExecutionIds();",
+    to: "newTaskId = simulated.own(() => createExecutionIds());",
+  },
+  {
+    file: "core/storage/ranges.ts",
+    from: "inTurn = createTurns(READS_AT_ONCE);",
+    to: "inTurn = simulated.own(() => createTurns(READS_AT_ONCE));",
+  },
+];
+
 /** Boots a process. Resolves once it serves. */
 export interface Inside {
   run(): Promise<{ reload(): Promise<unknown>; stop(): Promise<void> }>;
 }
 
-export type Build = (process: SimulatedProcess) => Inside;
+/** Code of processes, each with a process that is yet to begin. A simulation takes them from the first one on. */
+export type Build = (index: number) => readonly [SimulatedProcess, Inside];
 
 const isOf = (path: string, packages: readonly string[]): boolean =>
   packages.some((wanted) => path === wanted || path.startsWith(`${wanted}/`));
@@ -219,7 +244,7 @@ export async function buildService(patches: readonly Patch[] = []): Promise<Buil
     entryPoints: ["test/simulate/inside/service.ts"],
     metafile: true,
     plugins: [
-      source(patches, (file, importer) => {
+      source([...STATE, ...patches], (file, importer) => {
         const standIn = standInFor(STAND_INS, file, importer);
         return standIn ?? (file in shared ? { path: file, namespace: "shared" } : undefined);
       }),
@@ -236,8 +261,15 @@ export async function buildService(patches: readonly Patch[] = []): Promise<Buil
   for (const { file } of patches)
     if (metafile.inputs[file] === undefined) throw new Error(`${file} is not part of a process`);
   const instantiate = instantiator(outputFiles[0]!.text);
-  return (process) => {
-    process.shared = shared;
-    return instantiate(process, process.globals) as Inside;
+  const made: (readonly [SimulatedProcess, Inside])[] = [];
+  return (index) => {
+    let one = made[index];
+    if (one === undefined) {
+      const process = new SimulatedProcess();
+      process.shared = shared;
+      one = [process, instantiate(process, process.globals) as Inside];
+      made[index] = one;
+    }
+    return one;
   };
 }

@@ -18,6 +18,8 @@ interface Asked {
   /** Milliseconds after which it leaves. */
   readonly patience?: number;
   readonly onChunk?: (chunk: Buffer) => void;
+  /** The service to which it goes; default: as the client goes. */
+  readonly service?: number;
 }
 
 interface Reply {
@@ -29,6 +31,14 @@ interface Reply {
   readonly text: string;
 }
 
+/** So long a client waits for an answer. */
+const PATIENCE_MS = 40_000;
+/** Where nothing was wrong for so long, there is an answer by then. */
+const SETTLED_MS = 20_000;
+/** So soon a stream ends after what it tells. */
+const LATE_MS = 15_000;
+/** The last event of a run. */
+const LAST = /^\{"type":"(finish|abort|error)"/;
 const ENDED = new Set(["completed", "error", "cancelled"]);
 const CONSOLE = { "x-console-access-key": "the-key-of-the-console" };
 
@@ -38,12 +48,17 @@ class Client {
   readonly key: string;
   readonly user: string;
   readonly random: Random;
+  /** The service to which it goes until that cannot answer; null where each request goes to any of them. */
+  #home: number | null = null;
+  /** When it saw the end of what it reads. */
+  ended = Number.POSITIVE_INFINITY;
 
   constructor(sim: Simulation, number: number) {
     this.sim = sim;
     this.random = sim.world.random(`client ${number}`);
     this.user = `user-${1 + this.random.below(2)}`;
     this.key = `k${number}-${this.user}`;
+    if (this.chance(0.3)) this.#home = this.random.below(sim.services.length);
   }
 
   chance(probability: number): boolean {
@@ -57,12 +72,16 @@ class Client {
   /** Null when nothing came back: the connection was lost, or the client has left. */
   async ask(
     path: string,
-    { method, body, user = this.user, key, headers = {}, patience = 40_000, onChunk }: Asked = {},
+    { method, body, user = this.user, key, headers = {}, patience = PATIENCE_MS, onChunk, service }: Asked = {},
   ): Promise<Reply | null> {
     await this.pause(3);
+    const { services } = this.sim;
+    const to = service ?? this.#home ?? this.random.below(services.length);
     const sent = { authorization: `Bearer ${user}`, ...(key !== undefined && { "idempotency-key": key }), ...headers };
     const request = { path, headers: sent, body, ...(method !== undefined && { method }), ...(onChunk && { onChunk }) };
-    const reply = await this.sim.request(this.random, request, patience);
+    const reply = await this.sim.request(to, request, patience);
+    // As a balancer does: what waits is not sent elsewhere.
+    if (this.#home !== null && reply !== null && reply.status >= 500) this.#home = (this.#home + 1) % services.length;
     this.sim.world.trace(
       `${this.key} ${method ?? (body === undefined ? "GET" : "POST")} ${path}: ${reply?.status ?? "nothing"}`,
     );
@@ -71,9 +90,13 @@ class Client {
 
   /** Asks until an answer says what came of it: neither nothing, nor that it may be tried again. */
   async insist(path: string, asked: Asked = {}): Promise<Reply> {
+    const { world } = this.sim;
     for (;;) {
+      const begun = world.now;
       const reply = await this.ask(path, asked);
       if (reply !== null && reply.status < 500 && reply.status !== 429) return reply;
+      const isLate = reply === null && world.now - begun >= PATIENCE_MS;
+      this.require(!isLate || this.sim.wasFaulty(world.now - SETTLED_MS), () => `${path} is not answered`);
       await this.pause(1_500);
     }
   }
@@ -87,11 +110,12 @@ class Client {
     }
   }
 
-  /** What has ended has ended for all processes. */
+  /** What has ended has ended for all processes. One that is cut off tells what it knew. */
   async requireEnded(path: string, asked: Asked = {}): Promise<void> {
     for (let times = 0; times < 3; times++) {
       const { data, text } = await this.insist(path, asked);
-      this.require(ENDED.has(data?.status), () => `what had ended is ${text}`);
+      const isTrue = ENDED.has(data?.status) || this.sim.database.isAnyAway;
+      this.require(isTrue, () => `what had ended is ${text}`);
     }
   }
 
@@ -116,8 +140,18 @@ class Client {
         this.require(other.status === 404, () => `another user answers ${other.text}`);
     }
     const approved = this.chance(0.6);
+    const leaves = this.chance(0.3);
     const says = async (answer: boolean) => {
-      const reply = await this.insist(path, { body: { approved: answer } });
+      const body = { approved: answer };
+      if (leaves && (await this.ask(path, { body, patience: 20 })) === null) {
+        // It comes back, and sees what was decided.
+        await this.pause(4_000);
+        for (const status of ["approved", "denied"]) {
+          const { data } = await this.insist(`/approvals?status=${status}&limit=100`);
+          if (data.some((decided: Loose) => decided.approvalId === approvalId)) return status === "approved";
+        }
+      }
+      const reply = await this.insist(path, { body });
       return reply.status === 200 ? answer : reply.status === 409 ? null : reply.text;
     };
     const answers = await Promise.all([says(approved), ...(this.chance(0.4) ? [says(this.chance(0.5))] : [])]);
@@ -127,7 +161,8 @@ class Client {
   }
 
   /** Reads a stream of events to its end, with absences. Every event comes once, in its order, and is the same whenever it is read. */
-  async follow(path: string, isEnded: () => Promise<boolean>): Promise<Map<number, string>> {
+  async follow(path: string, isEnded: () => Promise<boolean>, rests = true): Promise<Map<number, string>> {
+    const { world } = this.sim;
     const events = new Map<number, string>();
     let last = 0;
     for (;;) {
@@ -148,8 +183,14 @@ class Client {
       };
       const hadEnded = await isEnded();
       const headers: Record<string, string> = last > 0 ? { "last-event-id": String(last) } : {};
-      const patience = hadEnded ? 20_000 : 500 + this.random.below(20_000);
+      const patience = hadEnded ? 20_000 : 500 + this.random.below(this.chance(0.2) ? 60_000 : 20_000);
+      const begun = world.now;
       const reply = await this.ask(path, { headers, onChunk, patience });
+      const isFaulty = this.sim.wasFaulty(begun);
+      if (!rests && reply?.status === 200)
+        this.require(isFaulty || LAST.test(events.get(last) ?? ""), () => `${path} is over after ${events.get(last)}`);
+      const ended = Math.max(begun, this.ended);
+      this.require(isFaulty || world.now - ended < LATE_MS, () => `${path} goes on after what it tells has ended`);
       if (hadEnded && reply?.status === 200) return events;
       await this.pause(1_500);
     }
@@ -182,6 +223,16 @@ function requireWork({ sim, key, require }: Client, tool: string, approved: bool
   if (approved !== true) require(sim.effects("pay begins", key).length === 0, () => "a call ran that was not approved");
 }
 
+/** The question of a client's run as soon as it is listed: whoever asks may not wait for the answer yet. */
+async function open(client: Client): Promise<string> {
+  for (;;) {
+    const { data } = await client.insist("/approvals?limit=100");
+    const found = data.find(({ input, status }: Loose) => input?.what === client.key && status === "open");
+    if (found !== undefined) return found.approvalId;
+    await client.sim.world.sleep(50 + client.random.below(300));
+  }
+}
+
 /** A run in the background whose tool works, and one whose tool asks first. */
 async function run(client: Client): Promise<void> {
   const { sim, key } = client;
@@ -197,7 +248,7 @@ async function run(client: Client): Promise<void> {
   client.require([202, 409].includes(begun.status), () => `a run begins with ${begun.text}`);
   const path = `/agents/worker/runs/${key}`;
   const isEnded = async () => ENDED.has((await client.insist(path)).data?.status);
-  const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded) : null;
+  const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded, tool !== "act") : null;
   if (client.chance(0.3)) {
     const foreign = await client.ask(path, { user: client.stranger });
     if (foreign !== null && foreign.status < 500)
@@ -211,13 +262,17 @@ async function run(client: Client): Promise<void> {
     const state = await client.until(path, ({ data }) => ENDED.has(data?.status));
     if (isTold) client.require(state.data.status !== "error", () => `a cancelled run ends with ${state.text}`);
   } else {
-    const state = await client.until(path, ({ data }) => ENDED.has(data?.status) || data?.approvals?.length > 0);
     let approved: boolean | null = null;
-    if (!ENDED.has(state.data.status)) {
-      await client.pause(5_000);
-      approved = await client.answer(state.data.approvals[0].approvalId);
+    if (tool !== "act" && client.chance(0.4)) approved = await client.answer(await open(client));
+    else {
+      const state = await client.until(path, ({ data }) => ENDED.has(data?.status) || data?.approvals?.length > 0);
+      if (!ENDED.has(state.data.status)) {
+        await client.pause(5_000);
+        approved = await client.answer(state.data.approvals[0].approvalId);
+      }
     }
     const end = await client.until(path, ({ data }) => ENDED.has(data?.status));
+    client.ended = sim.world.now;
     client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
     requireWork(client, tool, approved);
   }
@@ -398,11 +453,27 @@ async function workflow(client: Client): Promise<void> {
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
 }
 
+/** An execution that ends in time only because it is cancelled, whoever has it by then. */
+async function cancel(client: Client): Promise<void> {
+  const { sim, key } = client;
+  const path = "/workflows/long";
+  const begun = await client.insist(`${path}/execute`, {
+    body: { input: { what: key }, options: { executionId: key, background: true } },
+  });
+  client.require([202, 409].includes(begun.status), () => `an execution begins with ${begun.text}`);
+  await client.pause(8_000);
+  await client.insist(`${path}/executions/${key}/cancel`, { body: {} });
+  const state = `${path}/executions/${key}/state?userId=${client.user}`;
+  const { data } = await client.until(state, (reply) => ENDED.has(reply.data?.status), { headers: CONSOLE });
+  client.require(data.status === "cancelled", () => `a cancelled execution ends ${data.status}`);
+  client.require(sim.effects("long", key).length === 0, () => "a cancelled step has worked to its end");
+}
+
 /** A call of a tool with a key, several times: one of them works. */
 async function once(client: Client): Promise<void> {
   const { sim, key } = client;
-  const call = () =>
-    client.insist("/tools/act/execute", { body: { input: { what: key, milliseconds: 400 } }, key, patience: 8_000 });
+  const body = { input: { what: key, milliseconds: 400 } };
+  const call = () => client.insist("/tools/act/execute", { body, key, patience: 8_000 });
   const first = await Promise.all(Array.from({ length: 1 + client.random.below(3) }, call));
   await client.pause(3_000);
   const replies = [...first, await call()];
@@ -415,6 +486,13 @@ async function once(client: Client): Promise<void> {
   );
   client.require(sim.effects("act", key).length > 0, () => "a call was answered that never worked");
   sim.requireOneCall("act begins", key);
+  // Each of them knows the reply, or waits for no one.
+  sim.atRest.push(async () => {
+    for (const service of sim.services.keys()) {
+      const reply = await client.ask("/tools/act/execute", { body, key, service });
+      client.require(reply?.status === 200, () => `a call is answered ${reply?.text ?? "by nothing"}`);
+    }
+  });
   const other = await client.insist("/tools/act/execute", { body: { input: { what: `${key}-other` } }, key });
   client.require(other.status === 422, () => `another call under the same key is answered ${other.text}`);
 }
@@ -428,6 +506,10 @@ async function direct(client: Client): Promise<void> {
   const approvalId = asked.headers["x-approval-id"];
   client.require(asked.status === 409 && approvalId !== undefined, () => `a call is not asked about: ${asked.text}`);
   await client.pause(2_000);
+  if (client.chance(0.3)) {
+    const early = await call({ "x-approval-id": approvalId! });
+    client.require(early.status === 409, () => `a call that nobody has answered is answered ${early.text}`);
+  }
   const approved = await client.answer(approvalId!);
   const made = await Promise.all(
     Array.from({ length: 1 + client.random.below(2) }, () => call({ "x-approval-id": approvalId! })),
@@ -444,10 +526,17 @@ async function direct(client: Client): Promise<void> {
   client.require(sim.effects("pay", key).length >= done, () => "a call was answered that never worked");
 }
 
-/** A turn that asks goes on by itself once it is answered. */
-async function settle(client: Client, { data }: Reply, what: string): Promise<void> {
+/**
+ * A turn that asks goes on by itself once it is answered. Where the question could not be looked for, its model was told that the call has
+ * failed: the run is not kept yet.
+ */
+async function settle(client: Client, { data }: Reply, what: string, begun: number): Promise<void> {
   const asked = data.approvals?.[0];
-  client.require(asked !== undefined, () => `a turn does not ask: ${JSON.stringify(data)}`);
+  if (asked === undefined) {
+    const isAway = client.sim.database.failed >= begun;
+    client.require(isAway, () => `a turn does not ask: ${JSON.stringify(data)}`);
+    return client.require(client.sim.effects("pay begins", what).length === 0, () => `nobody was asked about ${what}`);
+  }
   const approved = await client.answer(asked.approvalId);
   const end = await client.until(`/agents/friend/runs/${data.runId}`, ({ data: run }) => ENDED.has(run?.status));
   client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
@@ -479,7 +568,7 @@ async function talk(client: Client): Promise<void> {
     await say(input);
     await beside;
     said.push(input);
-    if (client.chance(0.2)) await settle(client, await say(`pay ${key}-${turn}`), `${key}-${turn}`);
+    if (client.chance(0.2)) await settle(client, await say(`pay ${key}-${turn}`), `${key}-${turn}`, begun);
     await client.pause(2_000);
     const { data } = await client.insist(`${path}/messages`);
     const texts = (role: string) =>
@@ -523,7 +612,10 @@ async function talk(client: Client): Promise<void> {
   }
 }
 
-const KINDS = { run, task, workflow, once, direct, talk } satisfies Record<string, (client: Client) => Promise<void>>;
+const KINDS = { run, task, workflow, cancel, once, direct, talk } satisfies Record<
+  string,
+  (client: Client) => Promise<void>
+>;
 export type ClientKind = keyof typeof KINDS;
 export const CLIENT_KINDS = Object.keys(KINDS) as ClientKind[];
 

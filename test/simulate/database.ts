@@ -3,7 +3,7 @@
  * read. Between a process and it there are delays, lost connections and lost notices.
  */
 
-import { PROCESSES } from "../../core/storage/keys.ts";
+import { OPEN_EXECUTIONS, openExecutionKey, PROCESSES } from "../../core/storage/keys.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "../../core/storage/store.ts";
 import type { SimulatedProcess } from "./process.ts";
 import type { World } from "./world.ts";
@@ -56,6 +56,8 @@ const JOURNAL = /^x\/[^/]+\/j\//;
 export class Database {
   readonly world: World;
   network: Network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
+  /** When a call was last lost. */
+  failed = Number.NEGATIVE_INFINITY;
   readonly #rows: Store;
   readonly #listening = new Map<SimulatedProcess, (notice: string) => void>();
   readonly #sessions = new Map<string, SimulatedProcess>();
@@ -68,6 +70,9 @@ export class Database {
 
   /** Processes that were taken for gone, and have not come back under another name. */
   readonly #gone = new Set<SimulatedProcess>();
+
+  /** Who has an execution, by the key of its row among the open ones. */
+  readonly #owners = new Map<string, SimulatedProcess>();
 
   /** A process that was taken for gone, and goes on once another reads a journal. */
   #taken: SimulatedProcess | null = null;
@@ -85,6 +90,16 @@ export class Database {
   /** Whether others go on with what it was at work on. */
   isGone(process: SimulatedProcess): boolean {
     return this.#gone.has(process);
+  }
+
+  /** Whether the execution of that number is with another process. */
+  isWithAnother(process: SimulatedProcess, execution: number): boolean {
+    return (this.#owners.get(openExecutionKey(execution)) ?? process) !== process;
+  }
+
+  /** Whether a process is cut off. */
+  get isAnyAway(): boolean {
+    return this.#away.size > 0;
   }
 
   /** Cuts a process off for a while. */
@@ -116,6 +131,7 @@ export class Database {
       const { happens, hears } = process.enter();
       const isWrite = asked.kind === "commit";
       const fail = (mayHaveHappened: boolean) => {
+        this.failed = this.world.now;
         const told = isWrite ? process.fault() : () => {};
         process.after(random.next() * PATIENCE_MS, () => {
           process.trace(`${asked.kind} is not answered`);
@@ -179,7 +195,8 @@ export class Database {
         const before = this.#journals.get(key) ?? value;
         world.require(before === value, () => `${process.name} changes the journal at ${key}: ${before} to ${value}`);
         this.#journals.set(key, value);
-      } else if (key.startsWith(PROCESSES)) {
+      } else if (key.startsWith(OPEN_EXECUTIONS)) this.#owners.set(key, process);
+      else if (key.startsWith(PROCESSES)) {
         world.require(
           this.#leases.get(key) !== null,
           () => `${process.name} was taken for gone, and is back as ${key}`,

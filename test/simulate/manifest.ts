@@ -60,12 +60,16 @@ export const manifestText = (version = 0): string =>
           { id: "three", andThen: act("three", { milliseconds: 2_000 }) },
         ],
       },
+      long: {
+        purpose: "A step that nobody waits for",
+        steps: [{ id: "long", andThen: act("long", { milliseconds: 200_000 }) }],
+      },
       paying: {
         purpose: "A tool that a person must approve",
         input: { type: "object", properties: { what: { type: "string" } }, required: ["what"] },
         steps: [
           { id: "before", andThen: act("before") },
-          { id: "pay", andThen: { tool: "pay", input: { what: "{{ input.what }}" } } },
+          { id: "pay", andThen: { tool: "pay", input: { what: "{{ input.what }}", milliseconds: 1_500 } } },
           { id: "after", andThen: act("after") },
         ],
       },

@@ -29,25 +29,27 @@ export interface Case {
   readonly seed: number;
   readonly steps: number;
   readonly only?: readonly number[];
+  /** What may happen, where that is less than all. */
+  readonly kinds?: Partial<Kinds>;
 }
 
-const BREAKING = ["crash", "crash", "crash", "stop", "reload", "cut", "freeze", "jump", "network"] as const;
+export const BREAKING = ["crash", "crash", "crash", "stop", "reload", "cut", "freeze", "jump", "network"] as const;
 const LAST_MS = 10_000;
 
-export function planOf({ seed, steps, only }: Case): Action[] {
+export function planOf({ seed, steps, only, kinds: given = {} }: Case): Action[] {
   const random = randomOf(seed);
-  // Some of the seeds break nothing.
-  const breaking = random.pick([0, 0.1, 0.3, 0.5]);
+  // Some of the seeds break nothing, where that is not what they are for.
+  const breaking = random.pick(given.faults === undefined ? [0, 0.1, 0.3, 0.5] : [0.3, 0.5]);
   // And some have one kind of client or fault alone: what needs several of a kind happens there.
   const alone = <T>(all: readonly T[]): readonly T[] => (random.chance(0.4) ? [random.pick(all)] : all);
-  const kinds = { clients: alone(CLIENT_KINDS), faults: alone(BREAKING) };
+  const kinds = { clients: alone(given.clients ?? CLIENT_KINDS), faults: alone(given.faults ?? BREAKING) };
   const actions = Array.from({ length: steps }, (_, number) =>
     actionOf(random, number, random.chance(breaking), kinds),
   );
   return only === undefined ? actions : actions.filter((_, number) => only.includes(number));
 }
 
-interface Kinds {
+export interface Kinds {
   readonly clients: readonly ClientKind[];
   readonly faults: readonly (typeof BREAKING)[number][];
 }
@@ -80,9 +82,9 @@ function actionOf(random: Random, number: number, breaks: boolean, { clients, fa
 }
 
 /** Leaves out of a case that fails what it does not need. */
-export async function shrink(build: Build, { seed, steps, only }: Case): Promise<Case> {
+export async function shrink(build: Build, { seed, steps, only, kinds = {} }: Case): Promise<Case> {
   const fails = async (kept: readonly number[]) =>
-    (await simulate(build, seed, planOf({ seed, steps, only: kept }))).complaint !== null;
+    (await simulate(build, seed, planOf({ seed, steps, kinds, only: kept }))).complaint !== null;
   let kept = only ?? Array.from({ length: steps }, (_, number) => number);
   for (let size = Math.ceil(kept.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
     for (let from = 0; from < kept.length; ) {
@@ -91,5 +93,5 @@ export async function shrink(build: Build, { seed, steps, only }: Case): Promise
       else from += size;
     }
   }
-  return { seed, steps, only: kept };
+  return { seed, steps, kinds, only: kept };
 }

@@ -7,10 +7,10 @@ import { readFileSync as readFile, readdirSync as readFolder } from "node:fs";
 import zlib from "node:zlib";
 import type { Dispatch } from "../../core/http/exchange.ts";
 import type { LoadedManifest } from "../../core/manifest/load.ts";
-import type { Random } from "../fuzz/random.ts";
+import { type Random, randomOf } from "../fuzz/random.ts";
 import { closed } from "./closed.ts";
 import type { Database } from "./database.ts";
-import type { World } from "./world.ts";
+import { World } from "./world.ts";
 
 /** Manifests that any process has read, by their texts. */
 const PARSED = new Map<string, LoadedManifest>();
@@ -42,19 +42,20 @@ interface Timer {
 }
 
 export class SimulatedProcess {
-  readonly world: World;
-  readonly database: Database;
-  readonly name: string;
-  readonly random: Random;
-  readonly files: ReadonlyMap<string, string>;
-  readonly effect: Effect;
+  /** Until it begins: for what its modules do as they are loaded. */
+  world = new World(0);
+  database!: Database;
+  name!: string;
+  random: Random = randomOf(0);
+  files!: ReadonlyMap<string, string>;
+  effect!: Effect;
   readonly parsed = PARSED;
   /** Modules that are loaded once for all processes. */
   shared: unknown;
   readonly closed = closed;
-  isAlive = true;
+  isAlive = false;
   /** Its clock may jump. */
-  skew: number;
+  skew = 0;
   /** Set once it listens. */
   dispatch: Dispatch | null = null;
   /** Calls of its store until it is killed, and whether the last of them still happens. */
@@ -67,11 +68,20 @@ export class SimulatedProcess {
   isLeft = false;
   readonly globals: Record<string, unknown>;
   readonly modules: Record<string, unknown>;
-  readonly #born: number;
-  readonly #faults: { readonly from: number; to: number }[] = [];
+  #rejected!: (error: unknown) => void;
+  /** What makes the state of modules as it is in a new process. */
+  readonly #anew: (() => void)[] = [];
+  #born = 0;
+  #faults: { readonly from: number; to: number }[] = [];
   #timers = 0;
 
-  constructor({ world, database, name, skew, files, effect, rejected }: ProcessOptions) {
+  constructor() {
+    this.globals = this.#makeGlobals();
+    this.modules = this.#makeModules();
+  }
+
+  /** It is another process, with code that is loaded already: by one of an earlier simulation. */
+  begin({ world, database, name, skew, files, effect, rejected }: ProcessOptions): void {
     this.world = world;
     this.database = database;
     this.name = name;
@@ -82,8 +92,35 @@ export class SimulatedProcess {
     this.effect = (...told) => {
       if (this.isAlive) effect(...told);
     };
-    this.globals = this.#makeGlobals(rejected);
-    this.modules = this.#makeModules();
+    this.#rejected = rejected;
+    this.isAlive = true;
+    for (const make of this.#anew) make();
+    this.dispatch = null;
+    this.dies = null;
+    this.whenDead.clear();
+    this.#held = null;
+    this.isLeft = false;
+    this.thaw = () => {};
+    this.#faults = [];
+    this.#timers = 0;
+  }
+
+  /** A function that a module has, with its state: each process has one of its own. */
+  own<Values extends unknown[], Result>(make: () => (...values: Values) => Result): (...values: Values) => Result {
+    let made = make();
+    this.#anew.push(() => {
+      made = make();
+    });
+    return (...values) => made(...values);
+  }
+
+  /** The same for a list that is empty at first. */
+  ownList<Value>(): Value[] {
+    const list: Value[] = [];
+    this.#anew.push(() => {
+      list.length = 0;
+    });
+    return list;
   }
 
   trace(line: string): void {
@@ -191,7 +228,7 @@ export class SimulatedProcess {
     return timer;
   }
 
-  #makeGlobals(rejected: (error: unknown) => void): Record<string, unknown> {
+  #makeGlobals(): Record<string, unknown> {
     const self = this;
     const steady = () => self.world.now - self.#born + 1_000;
     const systemTime = () => Math.floor(self.world.systemTime() + self.skew);
@@ -205,6 +242,12 @@ export class SimulatedProcess {
       (every: boolean) =>
       (callback: (...values: unknown[]) => void, delay?: unknown, ...values: unknown[]) =>
         self.#setTimer(delay, every, callback, values);
+    type Immediate = { cancel(): void; unref(): void; ref(): void };
+    const setImmediate = (callback: (...values: unknown[]) => void, ...values: unknown[]): Immediate => {
+      // Of a turn after a turn, one is enough: others come in between as well.
+      if (callback === setImmediate) return setImmediate(values[0] as () => void, ...values.slice(1));
+      return { cancel: self.after(0, () => callback(...values)), unref() {}, ref() {} };
+    };
     const clear = (timer: Timer | undefined | null) => timer?.cancel();
     const math = Object.create(Math, { random: { value: () => self.random.next() } });
     class SimulatedAbortSignal extends AbortSignal {
@@ -237,17 +280,14 @@ export class SimulatedProcess {
       once: nothing,
       off: nothing,
       emitWarning: () => {},
-      exit: () => rejected(new Error("it has called process.exit")),
+      exit: () => self.#rejected(new Error("it has called process.exit")),
     };
     return {
       Date: SimulatedDate,
       performance: { now: steady, timeOrigin: 0, mark: () => {}, measure: () => {} },
       setTimeout: setTimer(false),
       setInterval: setTimer(true),
-      setImmediate: (callback: (...values: unknown[]) => void, ...values: unknown[]) => {
-        const cancel = self.after(0, () => callback(...values));
-        return { cancel, unref() {}, ref() {} };
-      },
+      setImmediate,
       clearTimeout: clear,
       clearInterval: clear,
       clearImmediate: clear,

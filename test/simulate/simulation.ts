@@ -2,24 +2,26 @@
 import { PROCESSES } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import type { Random } from "../fuzz/random.ts";
 import { type InjectedReply, type InjectOptions, inject } from "../support/inject.ts";
 import type { Build, Inside } from "./build.ts";
 import { startClient } from "./clients.ts";
 import { Database } from "./database.ts";
 import { CONFIG, manifestText } from "./manifest.ts";
 import type { Action } from "./plan.ts";
-import { SimulatedProcess } from "./process.ts";
+import type { SimulatedProcess } from "./process.ts";
 import { leftovers } from "./rest.ts";
 import { World } from "./world.ts";
 
 /** Everything that a plan begins has begun by then. */
 const PLAN_MS = 20_000;
-/** So long may it take until everything has ended once nothing breaks any more. */
-const PATIENCE_MS = 300_000;
+/** So long may it take until everything has ended once nothing breaks any more: no look that repeats seldom is needed for it. */
+const PATIENCE_MS = 45_000;
 const BOOT_MS = 30_000;
 /** And so long until nothing is left of it in the store. */
 const REST_MS = 20_000;
+
+/** The number of an execution in the key of a call, where its client has chosen the id. */
+const EXECUTION = /@(\d+):/;
 
 interface Happened {
   readonly process: SimulatedProcess;
@@ -50,7 +52,8 @@ class Service {
   start(skew: number): void {
     const { world, database } = this.#sim;
     const name = `${this.#name}${++this.lives}`;
-    const process = new SimulatedProcess({
+    const [process, inside] = this.#build(this.#sim.processes.size);
+    process.begin({
       world,
       database,
       name,
@@ -67,18 +70,16 @@ class Service {
       this.rest = 1_000;
     });
     world.trace(`${name} starts`);
-    this.#build(process)
-      .run()
-      .then(
-        (running) => {
-          if (process.isAlive) this.running = running;
-        },
-        (error: Error & { booted?: { issues: unknown } }) => {
-          if (error.booted !== undefined && !/unavailable|lost/.test(JSON.stringify(error.booted.issues)))
-            world.complain(`${name} does not start: ${JSON.stringify(error.booted.issues)}`);
-          process.kill();
-        },
-      );
+    inside.run().then(
+      (running) => {
+        if (process.isAlive) this.running = running;
+      },
+      (error: Error & { booted?: { issues: unknown } }) => {
+        if (error.booted !== undefined && !/unavailable|lost/.test(JSON.stringify(error.booted.issues)))
+          world.complain(`${name} does not start: ${JSON.stringify(error.booted.issues)}`);
+        process.kill();
+      },
+    );
   }
 
   reload(): void {
@@ -103,6 +104,8 @@ export class Simulation {
   /** All that there ever were. */
   readonly processes = new Set<SimulatedProcess>();
   readonly #happened = new Map<string, Happened[]>();
+  /** What clients ask in the end, when all works again. */
+  readonly atRest: (() => Promise<void>)[] = [];
   #left = 0;
 
   constructor(seed: number, build: Build, rows: Store) {
@@ -127,7 +130,16 @@ export class Simulation {
     for (const { process } of services) process!.dies = null;
     const ended = await world.run(() => this.#left === 0, PATIENCE_MS);
     if (!ended && world.complaints.length === 0) world.complain(`${this.#left} clients wait for ever`);
+    if (this.atRest.length > 0) await this.#askAll();
     await this.#requireRest();
+  }
+
+  async #askAll(): Promise<void> {
+    const { world, services } = this;
+    await world.run(() => services.every(({ running }) => running !== null), BOOT_MS);
+    let asks = this.atRest.length;
+    for (const ask of this.atRest) void ask().finally(() => asks--);
+    await world.run(() => asks === 0, PATIENCE_MS);
   }
 
   #do(action: Action): void {
@@ -177,9 +189,9 @@ export class Simulation {
     return running !== null && this.services.length > 1 && !this.services.some(({ process }) => process!.isLeft);
   }
 
-  /** Sends a request to a process that may answer. Null when nothing came back. */
-  async request(random: Random, options: InjectOptions, patience: number): Promise<InjectedReply | null> {
-    const { process } = random.pick(this.services);
+  /** Sends a request to the process of a service, which may answer. Null when nothing came back. */
+  async request(service: number, options: InjectOptions, patience: number): Promise<InjectedReply | null> {
+    const { process } = this.services[service]!;
     if (process === null || process.dispatch === null || !process.isAlive) return null;
     return new Promise((resolve) => {
       const controller = new AbortController();
@@ -215,6 +227,11 @@ export class Simulation {
     this.world.require(
       detail === undefined || !kind.endsWith(" begins") || !this.database.isGone(process),
       () => `${process.name} begins ${kind} ${key}, and was taken for gone`,
+    );
+    const execution = typeof detail === "string" ? EXECUTION.exec(detail)?.[1] : undefined;
+    this.world.require(
+      execution === undefined || !kind.endsWith(" begins") || !this.database.isWithAnother(process, Number(execution)),
+      () => `${process.name} begins ${kind} ${key}, which another has taken up`,
     );
     const name = `${kind} ${key}`;
     const list = this.#happened.get(name) ?? [];

@@ -22,6 +22,8 @@ export interface Call {
   env?: Record<string, string>;
   /** Milliseconds, of a program that has much to do; for hangs only. */
   hang?: number;
+  /** Told of the process of `serve` as soon as there is one, whether it comes to serve or not. */
+  begun?: (child: ChildProcess) => void;
 }
 
 interface Ended {
@@ -75,11 +77,12 @@ export interface Served {
 export async function serve(
   test: Pick<TestContext, "after">,
   [command, ...args]: [string, ...string[]],
-  { cwd = ROOT, env }: Call = {},
+  { cwd = ROOT, env, begun }: Call = {},
 ): Promise<Served> {
   // A group of its own, so that a signal reaches what npm starts and not the tests.
   const options = { cwd, env: bare(env), detached: true } as const;
   const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+  begun?.(child);
   const closed = once(child, "close");
   let stdout = "";
   let stderr = "";

@@ -86,8 +86,7 @@ export class ExecutionLookup {
   #live(id: string, selector: ExecutionSelector): Execution | undefined {
     const execution = this.#engine.liveExecution(id, selector.owner);
     if (execution === undefined || !selector.matches(execution.state.start)) return undefined;
-    // Another process has it: until its steps have stopped here, this one knows only what was so before.
-    return execution.isTakenOver ? undefined : execution;
+    return execution.mayBeElsewhere ? undefined : execution;
   }
 
   async #readStored(id: string, selector: ExecutionSelector): Promise<StoredExecution> {

@@ -231,8 +231,12 @@ export class Execution {
 
   /** Set by the engine when this process has given the execution up before it settled. */
   abandoned = false;
-  /** Another process has it, since this one was taken for gone. */
-  isTakenOver = false;
+
+  /** Whether another process may have it: then this one knows only what was so before. */
+  get mayBeElsewhere(): boolean {
+    const { lease } = this;
+    return lease !== null && this.isRecorded && (this.lifetime.stopped?.kind === "lost" || !lease.isHeld());
+  }
 
   /** How many entries have to be written. */
   get unwritten(): number {

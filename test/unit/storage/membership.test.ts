@@ -126,10 +126,38 @@ test("membership: a process that is silent alone is taken for gone, finds out wi
   assert.deepEqual([quiet.isHeld(), lost], [false, 0], "it knows by its own clock that it may have been");
   mute = false;
   await quiet.confirm(live);
-  assert.equal(lost, 1);
+  assert.equal(lost, 2, "for what it had, and for what it has begun until it had another name");
   assert.notEqual(quiet.name, before);
   assert.equal(quiet.isHeld(), true);
   assert.equal(await other.goneCheck()(quiet.name), false);
+});
+
+test("membership: nothing has the new name of a process that was taken for gone before a row has it: others would take for left what it has begun", async (t) => {
+  const { view, base } = shared();
+  const told: string[] = [];
+  const isNew = (name: string) => (name === before ? "the name before" : "the new name");
+  const quiet: Membership = member(
+    t,
+    view({
+      async commit(given) {
+        if (told.length === 1 && given.put?.some(([key]) => key !== processKey(before)))
+          told.push(`its row is written under ${isNew(quiet.name)}, held: ${quiet.isHeld()}`);
+        return base.commit(given);
+      },
+    }),
+    { heartbeatInterval: 10, leaseTimeout: NEVER, sessionTimeout: NEVER },
+  );
+  const before = quiet.name;
+  await quiet.start();
+  quiet.onLost(() => told.push(`lost under ${isNew(quiet.name)}`));
+  await base.commit({ delete: [processKey(before)] });
+  await until(() => quiet.name !== before, "another name");
+  assert.deepEqual(told, [
+    "lost under the name before",
+    "its row is written under the name before, held: false",
+    "lost under the new name",
+  ]);
+  assert.equal(quiet.isHeld(), true);
 });
 
 test("membership: a heartbeat that happened without an answer is not taken for somebody else's", async (t) => {
