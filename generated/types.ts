@@ -6232,6 +6232,32 @@ export interface Reloaded {
 }
 
 /**
+ * A command, as `penstock help` has it.
+ */
+export interface RunCommandRequest {
+  /**
+   * Its name.
+   */
+  command: "executions list" | "executions end" | "executions retry" | "reindex" | "vacuum";
+  /**
+   * The SQLite file that it is about, as `DEVICE:INODE`: a service with another store answers 409. Default: the store of the service.
+   */
+  file?: string;
+  /**
+   * The execution.
+   */
+  id?: string;
+  /**
+   * Whose execution, where users have ids of their own.
+   */
+  user?: string;
+  /**
+   * With `executions end`: the error that the execution gets.
+   */
+  reason?: string;
+}
+
+/**
  * The keys of the observability service.
  */
 export interface SetupObservabilityRequest {
@@ -8146,6 +8172,31 @@ export type RawStreamPart =
     };
 
 /**
+ * One event of a command.
+ */
+export type CommandEvent =
+  | {
+      /**
+       * Always `line`.
+       */
+      type: "line";
+      /**
+       * One line of text.
+       */
+      line: string;
+    }
+  | {
+      /**
+       * Always `error`.
+       */
+      type: "error";
+      /**
+       * What was wrong.
+       */
+      error: string;
+    };
+
+/**
  * One event of an object stream: partial objects as they grow, then the final one.
  */
 export type ObjectStreamEvent =
@@ -9083,6 +9134,7 @@ export interface Schemas {
   InstalledUpdates: InstalledUpdates;
   ManifestChange: ManifestChange;
   Reloaded: Reloaded;
+  RunCommandRequest: RunCommandRequest;
   SetupObservabilityRequest: SetupObservabilityRequest;
   SetupResult: SetupResult;
   WorkflowStatus: WorkflowStatus;
@@ -9117,6 +9169,7 @@ export interface Schemas {
   AgUiInterrupt: AgUiInterrupt;
   AgUiUsage: AgUiUsage;
   RawStreamPart: RawStreamPart;
+  CommandEvent: CommandEvent;
   ObjectStreamEvent: ObjectStreamEvent;
   UIMessageChunk: UIMessageChunk;
   WorkflowStreamEvent: WorkflowStreamEvent;

@@ -59,6 +59,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/workflows"],
   ["core/runs"],
   ["core/a2a", "core/ag-ui", "core/mcp", "core/openai", "core/codegen", "core/init", "core/typed-client"],
+  ["core/upkeep"],
   ["core/api/routes"],
   ["core/api/custom", "core/api/sockets", "core/eval", "core/packing"],
   ["core/app/stages"],

@@ -151,13 +151,14 @@ const SHARED_ROUTES = [
 ];
 
 /** Routes that tokens of users never open, unless a list of the manifest makes them public: they show how the service is built. */
-const CONSOLE_ROUTES = ["GET /observability/manifest"];
+const CONSOLE_ROUTES = ["GET /observability/manifest", "POST /observability/commands"];
 
 /** These show how the service is built. A wide pattern (`*`, `:`) in a list of public routes does not open them; only their own path does. */
 const OPENED_BY_NAME: ReadonlySet<string> = new Set([
   "GET /observability/limits",
   "GET /observability/manifest",
   "GET /observability/routes",
+  "POST /observability/commands",
 ]);
 
 /** Routes that are neither in the protected list nor in the public one under `legacy`. */

@@ -29,5 +29,8 @@ export interface Invocation {
   out?: string | undefined;
 }
 
+/** One line on standard output. */
+export const say = (line: string): void => void process.stdout.write(`${line}\n`);
+
 /** A mistake in the command line: exit code 2. */
 export class Misuse extends Error {}

@@ -24,7 +24,7 @@ Commands
   import FILE      put an export into a store without rows; - is standard input
   migrate          bring a store that an older version wrote to the layout of this one
   vacuum           give the space of deleted rows in the SQLite file back to the disk
-  executions list  list the executions that run or wait, while the store is not served
+  executions list  list the executions that run or wait
   executions end ID    end one of them with an error
   executions retry ID  let the next start take one up again that has stopped its process
   init [DIR]       make a project here or in DIR: a manifest, a typed tool, a test, a Dockerfile
@@ -89,9 +89,15 @@ const COMMANDS: Record<string, Command> = {
   import: { takes: { FILE: "export.jsonl" }, run: async (call) => (await import("./transfer.ts")).importStore(call) },
   migrate: { run: async (call) => (await import("./upkeep.ts")).migrate(call) },
   vacuum: { run: async (call) => (await import("./upkeep.ts")).vacuum(call) },
-  "executions list": { run: async (call) => (await import("./executions.ts")).list(call) },
-  "executions end": { takes: { ID: "refund-1" }, run: async (call) => (await import("./executions.ts")).end(call) },
-  "executions retry": { takes: { ID: "refund-1" }, run: async (call) => (await import("./executions.ts")).retry(call) },
+  "executions list": { run: async (call) => (await import("./executions.ts")).executions("executions list", call) },
+  "executions end": {
+    takes: { ID: "refund-1" },
+    run: async (call) => (await import("./executions.ts")).executions("executions end", call),
+  },
+  "executions retry": {
+    takes: { ID: "refund-1" },
+    run: async (call) => (await import("./executions.ts")).executions("executions retry", call),
+  },
   init: { more: 2, run: async (call) => (await import("./init.ts")).init(call) },
   client: { run: async (call) => (await import("./client.ts")).client(call) },
   build: { takes: { DIR: "build" }, run: async (call) => (await import("./build.ts")).buildFolder(call) },

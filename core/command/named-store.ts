@@ -1,5 +1,7 @@
 /** The store that a manifest names, for commands that maintain it and do not serve. */
 import type { Logger } from "pino";
+import type { RunCommandRequest } from "../../generated/types.ts";
+import { messageOf } from "../lib/errors.ts";
 import { loadManifest } from "../manifest/load.ts";
 import { BUILT_IN_PLUGINS } from "../models/builtin.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -10,6 +12,7 @@ import { loadPlugins } from "../registry/load.ts";
 import { pluginIssue } from "../registry/report.ts";
 import { openStore, parseSqliteUrl } from "../storage/open-store.ts";
 import type { NamedFile } from "../storage/sqlite-backup.ts";
+import { StoreInUse } from "../storage/sqlite-lock.ts";
 import type { Store } from "../storage/store.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
@@ -37,11 +40,15 @@ const KINDS: readonly (readonly [RegExp, NamedStore["kind"]])[] = [
 /**
  * Problems elsewhere in the manifest are ignored: a backup must be possible while a model's key is missing. Problems of the store
  * itself are printed, with exit code 1.
+ *
+ * @param command what the service is asked for that has the store, if one has
  */
 export async function withNamedStore(
-  { config, plugins }: Invocation,
+  invocation: Invocation,
   work: (named: NamedStore) => Promise<number>,
+  command?: RunCommandRequest["command"],
 ): Promise<number> {
+  const { config, plugins } = invocation;
   const loaded = await loadManifest(config, process.env);
   const { validSubset: manifest, folder, issues } = loaded;
   const errors = issues.filter(({ severity }) => severity === "error");
@@ -69,7 +76,20 @@ export async function withNamedStore(
   };
   try {
     const sqlite = kind === "sqlite" ? parseSqliteUrl(url, folder) : null;
-    return await work({ service: manifest.name, url, kind, sqlite, logger, open });
+    const named: NamedStore = { service: manifest.name, url, kind, sqlite, logger, open };
+    for (let isLast = false; ; isLast = true) {
+      try {
+        return await work(named);
+      } catch (error) {
+        if (command === undefined || !(error instanceof StoreInUse)) throw error;
+        const { host = manifest.server.host, port = manifest.server.port } = invocation;
+        const url = `http://${/^(0\.0\.0\.0|::)$/.test(host) ? "localhost" : host.replace(/^.*:.*$/, "[$&]")}:${port}`;
+        const { askService } = await import("./ask-service.ts");
+        if (await askService(url, command, sqlite!, invocation)) return 0;
+        // One that has just ended has let go of the store.
+        if (isLast) throw new Error(`${messageOf(error)}; no service answers at ${url} (--host, --port)`);
+      }
+    }
   } finally {
     await host.close();
   }

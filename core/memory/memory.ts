@@ -5,7 +5,7 @@ import type { Principal } from "../identity/principal.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 import type { JoinedChanges } from "../storage/joined.ts";
-import type { NamedEmbedding } from "./embedding/embedding.ts";
+import type { Semantic } from "./semantic/semantic.ts";
 
 export interface ConversationListQuery {
   resourceId?: string | undefined;
@@ -127,8 +127,8 @@ export interface Memory {
   /** The name in the manifest. */
   readonly name: string;
   readonly settings: MemoryManifest;
-  /** Of its semantic search, if it has that. */
-  readonly embedding: NamedEmbedding | undefined;
+  /** Its semantic search, if it has that. */
+  readonly semantic: Semantic | undefined;
   /** Milliseconds since 1970; never goes backwards. */
   readonly now: () => number;
   for(principal: Principal): MemoryAccess;

@@ -293,7 +293,7 @@ class ScopedMemory implements MemoryAccess {
 export const asMemory = (named: NamedMemory): Memory => ({
   name: named.name,
   settings: named.settings,
-  embedding: named.semantic?.embedding,
+  semantic: named.semantic,
   now: named.domain.now,
   for: (principal) => new ScopedMemory(named, principal),
 });

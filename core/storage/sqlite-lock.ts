@@ -30,6 +30,9 @@ export function explainSqlite(error: unknown): string {
   return MEANINGS.find(([pattern]) => pattern.test(code))?.[1] ?? "the database reported an error";
 }
 
+/** Another process has the store. */
+export class StoreInUse extends Error {}
+
 /** A process that is just ending may still hold the lock. */
 const LOCK_TIMEOUT_MS = 1_000;
 
@@ -68,6 +71,11 @@ export async function realFile(file: string, where: string): Promise<string> {
   return real;
 }
 
+export async function fileId(file: string): Promise<string> {
+  const { dev, ino } = await stat(file);
+  return `${dev}:${ino}`;
+}
+
 /**
  * Makes the file for its owner alone if it does not exist, and closes one that everybody may read, as earlier versions made it, and
  * what SQLite keeps beside it, which else has the same mode. Other modes are somebody's choice. SQLite says what is wrong with a file that cannot be opened.
@@ -96,7 +104,7 @@ export async function lockFile(file: string, where: string): Promise<() => Promi
     if (sqliteErrorCode(error) !== "SQLITE_BUSY") {
       throw new Error(`${where} cannot be opened: ${explainSqlite(error)} (${file}.lock)`, { cause: error });
     }
-    throw new Error(
+    throw new StoreInUse(
       `${where} is in use by another process, which holds ${file}.lock: stop that one, or give this one a store of its own`,
       { cause: error },
     );

@@ -5,9 +5,10 @@ import { type NamedFile, vacuumInto } from "./sqlite-backup.ts";
 import { explainSqlite, lockFile, realFile } from "./sqlite-lock.ts";
 import { removeSqliteFile, replaceSqliteFile, withSqliteConnection } from "./sqlite-replace.ts";
 import { type SqliteLayout, sqliteErrorCode } from "./sqlite-schema.ts";
+import { shrunk } from "./sqlite-shrink.ts";
 import { upgradeSqlite } from "./sqlite-upgrade.ts";
 
-/** @throws Error with a message for the user when there is no such file, or a service uses it */
+/** @throws Error with a message for the user when there is no such file; StoreInUse */
 async function owning<T>({ file, where }: NamedFile, work: (real: string) => Promise<T>): Promise<T> {
   // Opening it would create it.
   await stat(file).catch((error) => {
@@ -25,6 +26,9 @@ async function owning<T>({ file, where }: NamedFile, work: (real: string) => Pro
   }
 }
 
+/** @throws StoreInUse */
+export const requireUnused = (named: NamedFile): Promise<void> => owning(named, async () => {});
+
 /** @returns whether there was anything to do */
 export const migrateSqlite = (
   named: NamedFile,
@@ -39,8 +43,10 @@ export const migrateSqlite = (
 /**
  * Writes the rows into a new file, without the gaps that deleted ones have left, which then takes the place of the old one.
  * It needs as much disk as the rows take.
+ *
+ * @returns a sentence about what the file took before and takes now
  */
-export const vacuumSqlite = ({ file, where }: NamedFile): Promise<{ before: number; after: number }> =>
+export const vacuumSqlite = ({ file, where }: NamedFile): Promise<string> =>
   owning({ file, where }, async (real) => {
     const draft = `${real}.vacuum`;
     try {
@@ -50,7 +56,7 @@ export const vacuumSqlite = ({ file, where }: NamedFile): Promise<{ before: numb
       await (await open(draft, "wx", mode & 0o777)).close();
       await vacuumInto(real, draft);
       await replaceSqliteFile(draft, real, where);
-      return { before, after: (await stat(real)).size };
+      return await shrunk(where, before, real);
     } finally {
       await removeSqliteFile(draft);
     }

@@ -4,6 +4,8 @@
  */
 import { stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
+import { invalid } from "../lib/errors.ts";
+import { nextTurn } from "../lib/event-loop-turns.ts";
 import { Interval } from "../lib/interval.ts";
 import type { SqliteReserve } from "./sqlite-reserve.ts";
 import type { SqliteConnection } from "./sqlite-schema.ts";
@@ -26,6 +28,10 @@ export const isEmptyFile = (file: string): Promise<boolean> =>
     () => true,
   );
 
+/** What a command says. */
+export const shrunk = async (where: string, before: number, file: string): Promise<string> =>
+  `${where}: ${(await stat(file)).size} bytes, before ${before}`;
+
 interface ShrinkOptions {
   /** Runs work between two transactions. */
   inTurn(work: () => Promise<unknown>): Promise<unknown>;
@@ -39,7 +45,7 @@ interface ShrinkOptions {
 export function shrinkInBackground(
   connection: SqliteConnection,
   { inTurn, failed, reserve, interval = CHECK_INTERVAL_MS }: ShrinkOptions,
-): Interval {
+): Pick<Interval, "hurry" | "stop"> & { all(): Promise<void> } {
   const rounds = new Interval(interval, round, failed);
 
   async function round(): Promise<void> {
@@ -48,6 +54,10 @@ export function shrinkInBackground(
     const isPressed = reserve.isSpent();
     if (isPressed) await emptyLog();
     if (mode === 0 || (!isPressed && free < Math.max(MIN_FREE_PAGES, all * MIN_FREE_SHARE))) return;
+    await giveBack(free, () => (reserve.isSpent() ? emptyLog() : pause()));
+  }
+
+  async function giveBack(free: number, between: () => Promise<unknown>): Promise<void> {
     // Counted again after each slice: what was counted above may have been in the middle of a transaction.
     for (let left = free; left > 0 && !rounds.signal.aborted; await between()) {
       await inTurn(async () => {
@@ -57,8 +67,6 @@ export function shrinkInBackground(
     }
     await shorten();
   }
-
-  const between = () => (reserve.isSpent() ? emptyLog() : pause());
 
   const pause = () => sleep(PAUSE_BETWEEN_SLICES_MS, undefined, { signal: rounds.signal }).catch(() => {});
 
@@ -83,7 +91,16 @@ export function shrinkInBackground(
   }
 
   rounds.start();
-  return rounds;
+  return {
+    hurry: () => rounds.hurry(),
+    stop: () => rounds.stop(),
+    async all() {
+      const { free, mode } = await pages(connection);
+      if (mode === 0)
+        throw invalid("an older version made the file: it gives space back only while no service uses it");
+      await giveBack(free, nextTurn);
+    },
+  };
 }
 
 /** Whether all of the log was written into the file. */

@@ -20,7 +20,7 @@ import { createHealth, type Side } from "./health.ts";
 import { checkCommit, checkKey, checkRange, checkTail, keyBounds } from "./keys.ts";
 import { scanInSlices } from "./ranges.ts";
 import { findDamage, isDamage } from "./sqlite-damage.ts";
-import { explainSqlite, lockFile, makePrivate, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
+import { explainSqlite, fileId, lockFile, makePrivate, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
 import { createSqliteReserve } from "./sqlite-reserve.ts";
 import {
   createRevisions,
@@ -30,7 +30,7 @@ import {
   type SqliteConnection,
   type SqliteLayout,
 } from "./sqlite-schema.ts";
-import { isEmptyFile, SHRINKING, shrinkInBackground } from "./sqlite-shrink.ts";
+import { isEmptyFile, SHRINKING, shrinkInBackground, shrunk } from "./sqlite-shrink.ts";
 import { upgradeSqlite } from "./sqlite-upgrade.ts";
 import { createSqliteCommits, createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
@@ -356,6 +356,14 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
     return {
       kind: "sqlite",
+      file: {
+        id: () => fileId(file),
+        async shrink() {
+          const { size: before } = await stat(file);
+          await shrinking.all();
+          return shrunk(where, before, file);
+        },
+      },
       async get(key) {
         checkOpen();
         checkKey(key);

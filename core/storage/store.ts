@@ -125,6 +125,8 @@ export interface Store {
   isOverfull?(user: string | undefined): boolean;
   /** Only of stores in the heap: about how many bytes the rows take whose keys begin with `space`, which ends with their first `/`. */
   held?(space: string): number;
+  /** Only of stores in a file of their own. */
+  readonly file?: StoreFile;
   /** Only of stores that can tell which processes have a session with the database. */
   readonly presence?: Presence;
   /**
@@ -135,6 +137,13 @@ export interface Store {
   /** For `/readyz`: why the store cannot be used now, or null. */
   problem(): Promise<string | null>;
   close(): Promise<void>;
+}
+
+interface StoreFile {
+  /** Tells it from other files, by whatever name and in whatever container it is seen. */
+  id(): Promise<string>;
+  /** Gives the space of deleted rows back to the disk, beside the commits. Resolves to a sentence about what it took before and takes now. */
+  shrink(): Promise<string>;
 }
 
 /** A store as a plugin makes it. Without `tail` of its own it gets one that is made of `scan` and `get`. */

@@ -1,6 +1,6 @@
-/** Operations on executions without an engine, while no process runs them. */
+/** Operations on executions without an engine, while no process runs them, or beside the one that runs others. */
 import { pino } from "pino";
-import { CommitConflict } from "../lib/errors.ts";
+import { CommitConflict, invalid, notFound } from "../lib/errors.ts";
 import { requireIdle } from "../storage/idle.ts";
 import {
   executionEntry,
@@ -127,8 +127,7 @@ export async function endExecution(
 export async function letRecoverAgain(store: Store, named: NamedExecution, silence?: number): Promise<void> {
   const found = await findUnfinished(store, named, silence);
   const { open, openRow, start } = found;
-  if (open === null || openRow === null)
-    throw new Error(`execution ${JSON.stringify(named.id)} is suspended: resume it`);
+  if (open === null || openRow === null) throw invalid(`execution ${JSON.stringify(named.id)} is suspended: resume it`);
   const loaded = await loadExecution(store, found);
   if (loaded === null) throw changedMeanwhile(named);
   const entry = JSON.stringify(["interrupt", "", timeAfter(loaded.state)]);
@@ -144,16 +143,21 @@ export async function letRecoverAgain(store: Store, named: NamedExecution, silen
 }
 
 async function findUnfinished(store: Store, named: NamedExecution, silence?: number): Promise<FoundExecution> {
-  const { id, user } = named;
+  const found = await findNamed(store, named);
+  if (found.open !== null) await requireNobodyRuns(store, found.open, silence);
+  else if (!(await isSuspended(store, found.start)))
+    throw invalid(`execution ${JSON.stringify(named.id)} is over: it can be replayed from any of its steps`);
+  return found;
+}
+
+/** @throws ServiceError */
+export async function findNamed(store: Store, { id, user }: NamedExecution): Promise<FoundExecution> {
   const quoted = JSON.stringify(id);
   const all = await startsWithId(store, await openIdSpaces(store, false, OWN_EXECUTION_NAMES), id);
   const starts = all.filter((start) => user === undefined || executionOwner(start) === user);
-  if (starts.length > 1) throw new Error(`several users have an execution ${quoted}: say whose with --user`);
+  if (starts.length > 1) throw invalid(`several users have an execution ${quoted}: say whose with --user`);
   const found = starts[0] === undefined ? null : await readExecution(store, starts[0].number, id);
-  if (found === null) throw new Error(`there is no execution ${quoted}`);
-  if (found.open !== null) await requireNobodyRuns(store, found.open, silence);
-  else if (!(await isSuspended(store, found.start)))
-    throw new Error(`execution ${quoted} is over: it can be replayed from any of its steps`);
+  if (found === null) throw notFound(`there is no execution ${quoted}`);
   return found;
 }
 
@@ -176,4 +180,4 @@ async function unlessChanged(named: NamedExecution, work: () => Promise<unknown>
 }
 
 const changedMeanwhile = ({ id }: NamedExecution) =>
-  new Error(`execution ${JSON.stringify(id)} has changed meanwhile: a process may run it`);
+  invalid(`execution ${JSON.stringify(id)} has changed meanwhile: a process may run it`);

@@ -203,6 +203,7 @@ export async function openWorkflows(
     workflows: {
       list: () => engine.list(),
       detail: (id) => engine.detail(id),
+      runsHere: (number) => engine.liveNumbers().has(number),
       for: (principal, charge) =>
         new ScopedWorkflows(engine, principal, new ExecutionLookup(engine, principal, undefined, charge)),
     },

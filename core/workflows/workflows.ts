@@ -41,6 +41,8 @@ export interface Workflows {
   list(): Serialized | Promise<Serialized>;
   /** @throws ServiceError `not_found` */
   detail(id: string): WorkflowDetail | Promise<WorkflowDetail>;
+  /** Whether the execution with this number runs in this process. */
+  runsHere(number: number): boolean;
   /** @param charge counts what is held of the executions that are read */
   for(principal: Principal, charge?: Charge): WorkflowAccess;
 }

@@ -53,3 +53,14 @@ test("GET /docs shows the tutorial first, a chapter by its link at the place tha
   assert.deepEqual((await weakTexts(page)).weak, []);
   assert.deepEqual([complaints, foreign], [[], []]);
 });
+
+test("GET /docs takes the key out of the address at once, keeps it out of its links, and is there after a reload", {
+  skip: browserMissing(),
+}, async (t) => {
+  const { page } = await openManual(t);
+  await page.getByRole("heading", { level: 1, name: "Tutorial" }).waitFor();
+  assert.equal(page.url().includes("key="), false, page.url());
+  assert.equal(await page.locator('a[href*="key="]').count(), 0);
+  await page.reload();
+  await page.getByRole("heading", { level: 1, name: "Tutorial" }).waitFor();
+});

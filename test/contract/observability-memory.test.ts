@@ -44,7 +44,7 @@ for (const store of STORES) {
       const test = { after: (end: () => unknown) => void ends.push(end) };
       const options = { env: { SERVICE_CONSOLE_ACCESS_KEY: CONSOLE["x-console-access-key"] } };
       const serve = async (auth: object) => {
-        const url = await store.url();
+        const url = await store.url(test);
         const made = { ...MANIFEST, agents: AGENTS, store: url, auth: { ...(MANIFEST.auth as object), ...auth } };
         const started = await startService(test, made, options);
         for (const [index, [conversationId, agentId, user]] of MADE.entries()) {

@@ -74,7 +74,8 @@ test("penstock vacuum: makes the file of an older version smaller at once, and f
   await assert.rejects(vacuumSqlite(named), /in use by another process/);
   await store.close();
   assert.equal(await modeOf(), 0);
-  const { before, after } = await vacuumSqlite(named);
+  const said = /^sqlite:test\.db: (\d+) bytes, before (\d+)$/.exec(await vacuumSqlite(named));
+  const [after, before] = [Number(said?.[1]), Number(said?.[2])];
   assert.ok(before > 20 * MIB && after < 8 * MIB, `${before} ${after}`);
   assert.equal(await sizeOf(file), after);
   assert.equal(await modeOf(), 2);
@@ -85,6 +86,20 @@ test("penstock vacuum: makes the file of an older version smaller at once, and f
     (await readdir(dirname(file))).filter((name) => /vacuum|restor|part/.test(name)),
     [],
   );
+});
+
+test("penstock vacuum beside a service: the open store gives the space of deleted rows back at once, and goes on", async (t) => {
+  const file = await newFile(t);
+  const store = await openSqliteStore({ file, logger });
+  t.after(() => store.close());
+  await fill(store);
+  await store.commit({ clear: MOST });
+  const [said] = await Promise.all([store.file!.shrink(), store.commit({ put: [["beside", "1"]] })]);
+  assert.match(said, /^sqlite:\S+: \d+ bytes, before \d+$/);
+  const size = await sizeOf(file);
+  assert.ok(size < 8 * MIB, `${size}`);
+  assert.equal((await store.scan({ prefix: "k/", limit: 100_000 })).length, 10_000);
+  assert.equal((await store.get("beside"))?.value, "1");
 });
 
 test("penstock vacuum: nobody can read the new file who may not read the store, also while it is written", async (t) => {

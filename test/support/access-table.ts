@@ -134,7 +134,7 @@ const GROUPS: readonly Group[] = [
       "POST /reload",
     ],
   },
-  { authNext: "console", legacy: "console", endpoints: ["GET /observability/manifest"] },
+  { authNext: "console", legacy: "console", endpoints: ["GET /observability/manifest", "POST /observability/commands"] },
   {
     authNext: "either",
     legacy: "either",

@@ -302,6 +302,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "platform.readiness": FREE,
   "updates.list": FREE,
   "manifest.reload": FREE,
+  "commands.run": FREE,
   "updates.install": FREE,
   "updates.installOne": FREE,
   "observability.setup": FREE,

@@ -1,11 +1,10 @@
 /** `/`, `/doc`, `/docs` and `/ui`: rows of the table. */
-import type { Documentation } from "../pages/documentation.ts";
 import { get } from "./row.ts";
 
 const PAGE = { group: "docs", output: { page: "text/html; charset=utf-8" } } as const;
 
 /** A row for the files of a page, which say nothing of the service. */
-const assets = (page: Parameters<Documentation["asset"]>[0], operation: string, of: string, description: string) =>
+const assets = (page: "ui" | "docs" | "console", operation: string, of: string, description: string) =>
   get(`/${page}/:asset`, operation, `Asset of ${of}`, {
     group: "docs",
     description,
@@ -32,7 +31,9 @@ export const DOCS_ROUTES = [
   }),
   get("/docs", "docs.manual", "Manual", {
     ...PAGE,
-    description: "The manual of this version, with a search.",
+    description:
+      "The manual of this version, with a search. It is the same for everybody, so that a refused browser gets it too, with 401.",
+    refusedPage: async ({ service }) => (await service.documentation()).manual(),
     handle: async (_input, { service }) => (await service.documentation()).manual(),
   }),
   get("/ui", "docs.explorer", "API explorer", {

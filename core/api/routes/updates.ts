@@ -1,5 +1,6 @@
 /** Package updates, reloads of the manifest, and the keys of the observability service. */
 
+import { STREAM_FAILURE } from "./agents.ts";
 import { get, post } from "./row.ts";
 
 export const UPDATE_ROUTES = [
@@ -37,6 +38,21 @@ export const UPDATE_ROUTES = [
     output: "Reloaded",
     handle: (_input, { service }) => service.reload(),
   }),
+  post(
+    "/observability/commands",
+    "commands.run",
+    "Run a command of the command line on the SQLite store of this service",
+    {
+      group: "observability",
+      description:
+        "What the command line asks for while this service has the file. The events are the lines that it prints.",
+      body: "RunCommandRequest",
+      pages: "named",
+      failures: ["not_found", "conflict"],
+      output: { events: "CommandEvent", failure: STREAM_FAILURE },
+      handle: async ({ body }, call) => (await import("../../upkeep/store-commands.ts")).runCommand(call, body),
+    },
+  ),
   post(
     "/setup-observability",
     "observability.setup",

@@ -22,8 +22,17 @@ import {
 import { normalize } from "./matrix.ts";
 import { createEmbeddingQueue, type EmbeddingQueue } from "./queue.ts";
 import { readVector, type VectorRow, writeWaiting } from "./rows.ts";
-import type { Draft, MessagePlace, Semantic, SemanticHit, SemanticQuery } from "./semantic.ts";
+import type {
+  Draft,
+  MessagePlace,
+  Reindexed,
+  SearchedMessage,
+  Semantic,
+  SemanticHit,
+  SemanticQuery,
+} from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
+import { storedMessages } from "./stored-messages.ts";
 import { createVectorCache, type VectorCache } from "./vector-cache.ts";
 
 // The semantic index of one memory: saved texts wait in a queue to be embedded, searches are compared with the stored vectors.
@@ -45,7 +54,7 @@ interface IndexParts {
   logger: Logger;
 }
 
-function createSemanticIndex(parts: IndexParts): Semantic {
+function createSemanticIndex(parts: IndexParts): Omit<Semantic, "rebuild"> {
   function saved(draft: Draft, place: MessagePlace, text: string): void {
     const { index, layout } = parts;
     const { owner, conversation, message } = place;
@@ -212,7 +221,15 @@ async function openIndex(
     await queue.idle();
     await index.idle();
   });
-  return { semantic: createSemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
+  const rebuild: Semantic["rebuild"] = async (progress) => {
+    const same = { ...source, embeddings: async () => embedding };
+    const done = await reindex(name, settings, same, storedMessages(store, name), progress);
+    await state.refresh();
+    queue.wake();
+    return done;
+  };
+  const semantic = { ...createSemanticIndex({ layout, state, embedding, index, queue, logger }), rebuild };
+  return { semantic, gaps: state.gaps };
 }
 
 type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;
@@ -276,18 +293,6 @@ async function openVectors(
 /** Texts that are embedded and stored together. */
 const BATCH_TEXTS = 64;
 const VECTORS_PER_REMOVAL = 1_000;
-
-export interface SearchedMessage extends MessagePlace {
-  /** Messages without text are skipped. */
-  readonly text: string;
-}
-
-export interface Reindexed {
-  /** Messages that can be found now. */
-  indexed: number;
-  /** Messages whose text the model refused. */
-  refused: number;
-}
 
 /**
  * Rebuilds the index of one memory. Until the end the index is marked as incomplete, so that the next boot reports an interrupted

@@ -28,6 +28,11 @@ export interface MessagePlace {
   readonly message: string;
 }
 
+export interface SearchedMessage extends MessagePlace {
+  /** Messages without text are skipped. */
+  readonly text: string;
+}
+
 export interface SemanticQuery {
   readonly text: string;
   /** Undefined: everybody's messages, allowed only without isolation. */
@@ -66,4 +71,13 @@ export interface Semantic {
    * @throws ServiceError `unavailable` when the embedding cannot work now
    */
   search(query: SemanticQuery): Promise<SemanticHit[]>;
+  /** Makes the index anew, beside searches and new messages: until the end, searches are `unavailable`. */
+  rebuild(progress: (done: Reindexed) => void): Promise<Reindexed>;
+}
+
+export interface Reindexed {
+  /** Messages that can be found now. */
+  indexed: number;
+  /** Messages whose text the model refused. */
+  refused: number;
 }

@@ -12,7 +12,7 @@ export interface IndexSettings {
 }
 
 interface StoredState extends IndexSettings {
-  /** False while `penstock reindex` runs. */
+  /** False while the index is rebuilt. */
   readonly complete: boolean;
   /** Messages were saved while the memory had no semantic search, and are not found. */
   readonly gaps: boolean;
@@ -25,6 +25,8 @@ export class IndexState {
   readonly #key: string;
   #stored: StoredState;
   #revision: number;
+  /** Of the row that was read last. */
+  #seen: number | undefined;
   #problem: string | null = null;
 
   private constructor(store: Store, key: string, stored: StoredState, revision: number) {
@@ -32,6 +34,7 @@ export class IndexState {
     this.#key = key;
     this.#stored = stored;
     this.#revision = revision;
+    this.#seen = revision;
   }
 
   /** @returns the state, or why the index cannot be used, as a message for the author of the manifest */
@@ -83,21 +86,24 @@ export class IndexState {
     return [this.#key, this.#revision];
   }
 
-  /** Checks the row as it is now. @throws ServiceError when another process has rebuilt the index with other settings */
+  /** Checks the row as it is now. @throws ServiceError while the index is rebuilt, and when it was rebuilt with other settings */
   check(row: Row | undefined): void {
-    if (this.#problem === null && row?.revision !== this.#revision) this.#update(row);
+    if (row?.revision !== this.#seen) this.#update(row);
     if (this.#problem !== null) throw unavailable(`semantic search is not available: ${this.#problem}`);
   }
 
   #update(row: Row | undefined): void {
+    this.#seen = row?.revision;
     const stored = row === undefined ? null : (JSON.parse(row.value) as StoredState);
-    const problem = stored === null ? "its index is gone" : difference(stored, this.#stored);
-    if (problem === null) {
+    if (stored?.complete === false) {
+      this.#problem = `its index is made anew; if that was interrupted, ${REINDEX_HINT} again`;
+      return;
+    }
+    this.#problem = stored === null ? "its index is gone" : difference(stored, this.#stored);
+    if (this.#problem === null) {
       this.#stored = stored!;
       this.#revision = row!.revision;
-    } else {
-      this.#problem = `${problem}; another process has rebuilt it, restart this one`;
-    }
+    } else this.#problem += "; another process has rebuilt it, restart this one";
   }
 
   /** Reads the row and checks it. */
@@ -123,6 +129,7 @@ export class IndexState {
     const written = await IndexState.#write(this.#store, this.#key, { ...this.#stored, ...change }, this.#revision);
     this.#stored = written.#stored;
     this.#revision = written.#revision;
+    this.#seen = written.#revision;
   }
 }
 

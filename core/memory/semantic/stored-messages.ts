@@ -9,7 +9,7 @@ import {
 import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
 import { messagePlace, parseConversation, parseMessage, searchableText } from "../records/conversation.ts";
-import type { SearchedMessage } from "./open.ts";
+import type { SearchedMessage } from "./semantic.ts";
 
 /** Messages may be large. */
 const MESSAGES_PER_READ = 100;

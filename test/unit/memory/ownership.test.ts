@@ -52,6 +52,7 @@ async function opened() {
         conversationDeleted() {},
         committed() {},
         search: async () => [],
+        rebuild: async () => ({ indexed: 0, refused: 0 }),
       },
     ],
   ]);

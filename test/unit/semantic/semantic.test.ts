@@ -4,8 +4,13 @@ import { type TestContext, test } from "node:test";
 import type { Manifest } from "../../../core/manifest/manifest.ts";
 import { createHashEmbedding } from "../../../core/memory/embedding/open.ts";
 import { createExactVectors, createLayout } from "../../../core/memory/semantic/exact.ts";
-import { openSemantics, reindex, type SearchedMessage } from "../../../core/memory/semantic/open.ts";
-import { createDraft, type MessagePlace, type Semantic } from "../../../core/memory/semantic/semantic.ts";
+import { openSemantics, reindex } from "../../../core/memory/semantic/open.ts";
+import {
+  createDraft,
+  type MessagePlace,
+  type SearchedMessage,
+  type Semantic,
+} from "../../../core/memory/semantic/semantic.ts";
 import type { VectorEntry, Vectors } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry, type RegistryEntry } from "../../../core/registry/registry.ts";

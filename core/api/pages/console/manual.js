@@ -8,6 +8,11 @@ import { markdownBlocks } from "./markdown.js";
 const FIRST = ["tutorial.md", "getting-started.md", "manifest.md", "recipes.md", "troubleshooting.md", "runbook.md"];
 const MOST_FOUND = 40;
 
+// The manual needs no key: the history and the screen would show it, and so would every link.
+const address = new URL(location.href);
+for (const name of ["key", "token"]) address.searchParams.delete(name);
+history.replaceState(history.state, "", address);
+
 const version = document.getElementById("manual")?.dataset.version ?? "";
 /** @param {string} name */
 const addressOf = (name) => new URL(`docs/${name}?v=${version}`, location.href).href;

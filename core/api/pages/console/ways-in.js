@@ -23,7 +23,7 @@ export async function waysIn({ api, signal, body }) {
         chats.length > 0 && section("Agents", element("ul", { class: "items" }, ...chats)),
         runs.length > 0 && section("Workflows", element("ul", { class: "items" }, ...runs)),
       ),
-      forPrograms(api.pageAddress("ui"), api.pageAddress("docs")),
+      forPrograms(api.pageAddress("ui"), "./docs"),
     );
   } catch {
     // The sections above say why nothing can be read.
