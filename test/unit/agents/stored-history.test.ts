@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HistoryRun } from "../../../core/agents/history/history.ts";
-import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/stored.ts";
+import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/open.ts";
 import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError, unavailable } from "../../../core/lib/errors.ts";

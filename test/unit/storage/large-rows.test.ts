@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { listTasks } from "../../../core/a2a/requests.ts";
 import type { TaskRecord } from "../../../core/a2a/task.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
-import { listTasks } from "../../../core/a2a/task-list.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
-import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/stored.ts";
+import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/open.ts";
 import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
