@@ -132,10 +132,12 @@ export class Tasks {
     });
     // Where the store is away, the row follows when the run rests.
     options.runs.onTask = (agentId, id) =>
-      this.#change(agentId, id, ({ task, run }) => run !== undefined && !isWorking(task), resumed).then(
-        NOTHING,
-        NOTHING,
-      );
+      this.#change(
+        agentId,
+        id,
+        (record) => record.run !== undefined && isOpen(record) && !isWorking(record.task),
+        resumed,
+      ).then(NOTHING, NOTHING);
     options.engine.onTaskRest = (agentId, id) => {
       const following: Promise<unknown> = this.follow(agentId, id)
         .catch((error) => options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`))

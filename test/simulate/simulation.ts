@@ -89,11 +89,12 @@ class Service {
 
   stop(): void {
     const process = this.process!;
-    const ended = this.running?.stop();
-    if (ended === undefined) return;
+    const { running } = this;
+    if (running === null) return;
     this.running = null;
     process.fault();
-    void ended.finally(() => process.kill());
+    // One that stands still hears of it when it goes on.
+    process.after(0, () => void running.stop().finally(() => process.kill()));
   }
 }
 
