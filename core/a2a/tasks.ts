@@ -12,11 +12,13 @@ import { requireValid } from "../http/decode.ts";
 import { EVERYTHING, mayAccess, type Principal, type Requester } from "../identity/principal.ts";
 import { CommitConflict, invalid, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { Interval } from "../lib/interval.ts";
 import { isObject } from "../lib/is-object.ts";
 import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import { UserBound } from "../lib/user-bound.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
+import { isStoreUnavailable } from "../storage/away.ts";
 import { digestOf, taskMessageKey } from "../storage/keys.ts";
 import { changeInTurn, isShared } from "../storage/store.ts";
 import type { Engine } from "../workflows/engine.ts";
@@ -87,6 +89,7 @@ function theOnly(asked: readonly PendingApproval[], path: string): string {
   );
 }
 
+const RETRY_INTERVAL_MS = 1_000;
 const INTERRUPTED = "the service stopped while the task was running";
 
 /** The part of the approvals inbox that tasks need. */
@@ -121,6 +124,9 @@ export class Tasks {
   readonly #turns = createKeyedMutex<string>();
   /** What follows runs in the background. */
   readonly #following = new Set<Promise<unknown>>();
+  /** The agents of tasks that did not follow their runs once, by task: they are looked at again until they work no more. */
+  readonly #late = new Map<string, string>();
+  readonly #retries: Interval;
 
   constructor(rows: TaskRows, options: TasksOptions) {
     this.rows = rows;
@@ -132,19 +138,24 @@ export class Tasks {
     });
     // Where the store is away, the row follows when the run rests.
     options.runs.onTask = (agentId, id) =>
-      this.#change(
-        agentId,
-        id,
-        (record) => record.run !== undefined && isOpen(record) && !isWorking(record.task),
-        resumed,
-      ).then(NOTHING, NOTHING);
+      this.#change(agentId, id, ({ run, waiting }) => run !== undefined && waiting !== undefined, resumed).then(
+        NOTHING,
+        NOTHING,
+      );
     options.engine.onTaskRest = (agentId, id) => {
       const following: Promise<unknown> = this.follow(agentId, id)
-        .catch((error) => options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`))
+        .catch(() => this.#late.set(id, agentId))
         .finally(() => this.#following.delete(following));
       this.#following.add(following);
       return following;
     };
+    const followLate = async () => {
+      for (const [id, agentId] of this.#late) if (!(await this.takeUp(agentId, id))) this.#late.delete(id);
+    };
+    this.#retries = new Interval(RETRY_INTERVAL_MS, followLate, (error) =>
+      options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`),
+    );
+    this.#retries.start();
   }
 
   /**
@@ -173,11 +184,14 @@ export class Tasks {
       try {
         await run.kept.start();
       } catch (error) {
-        const standing = await this.#standing(record).catch(() => null);
-        if (standing === undefined) await this.rows.remove(record, stored);
+        if ((await this.#standing(record)) === undefined) await this.rows.remove(record, stored);
         throw error;
       }
       return record;
+    } catch (error) {
+      // Whether it has begun is not known.
+      if (isStoreUnavailable(error)) this.#late.set(id, agent.id);
+      throw error;
     } finally {
       this.#beginning.delete(id);
     }
@@ -306,7 +320,7 @@ export class Tasks {
       await this.#runOf(agent, record, this.#callFor(record), true).kept.start();
     } catch (error) {
       // Another process was faster, or it is tried again.
-      if (error instanceof ServiceError && error.kind !== "invalid_input" && error.kind !== "not_found") return;
+      if (error instanceof ServiceError && !REFUSED.has(error.kind)) return;
       await this.#end(record, endingForError(error, { requestId: "", logger: this.#options.logger }));
     }
   }
@@ -397,7 +411,7 @@ export class Tasks {
   async close(): Promise<void> {
     this.#options.runs.onTask = null;
     this.#options.engine.onTaskRest = null;
-    await Promise.all(this.#following);
+    await Promise.all([this.#retries.stop(), ...this.#following]);
   }
 }
 
@@ -405,9 +419,7 @@ const NEVER = new AbortController().signal;
 const UNHEARD = { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" } as const;
 const CANCELED = { state: "TASK_STATE_CANCELED", reason: "the task was canceled" } as const;
 const REFUSED: ReadonlySet<string | null> = new Set(["invalid_input", "not_found"]);
-
 const NOTHING = () => {};
-
 const isOpen = ({ task }: TaskRecord): boolean => !isOver(task);
 const idOf = ({ approvalId }: PendingApproval): string => approvalId;
 

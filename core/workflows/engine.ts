@@ -342,7 +342,6 @@ export class Engine {
       execution.spans?.end(execution.state);
       logFailure(execution, work === drive);
       if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
-      if (isTask(start)) this.onTaskRest?.(start.workflowName, runIdOf(start));
     } catch (error) {
       execution.spans?.end(execution.state, error);
       if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;
@@ -360,6 +359,8 @@ export class Engine {
       this.capacity.left(start.user);
       execution.abandoned = !execution.isAtRest;
       execution.notifyReaders();
+      // Its end may be on disk where this process has not heard so.
+      if (isTask(start)) this.onTaskRest?.(start.workflowName, runIdOf(start));
     }
   }
 
