@@ -76,6 +76,49 @@ const FOUND: readonly Found[] = [
       { at: 2_119, kind: "client", does: "run", number: 19 },
     ],
   },
+  {
+    title: "a task that has ended does not work again when a process goes on that had its run before",
+    seed: 110_802,
+    actions: [
+      { at: 2_795, kind: "client", does: "task", number: 0 },
+      { at: 7_404, kind: "client", does: "talk", number: 3 },
+      { at: 7_710, kind: "client", does: "talk", number: 4 },
+      { at: 2_829, kind: "client", does: "task", number: 10 },
+      { at: 4_638, kind: "client", does: "talk", number: 12 },
+      { at: 2_256, kind: "client", does: "workflow", number: 13 },
+      { at: 792, kind: "client", does: "task", number: 14 },
+      { at: 3_725, kind: "freeze", service: 0, milliseconds: 4_000 },
+      { at: 7_636, kind: "client", does: "run", number: 19 },
+    ],
+  },
+  {
+    title: "a task whose run could not begin while answers of the store were lost begins soon",
+    seed: 110_150,
+    actions: [
+      { at: 6_629, kind: "client", does: "task", number: 0 },
+      { at: 5_845, kind: "client", does: "direct", number: 4 },
+      {
+        at: 5_011,
+        kind: "network",
+        network: { slow: 0, refused: 0.1, unanswered: 0.6, unheard: 0 },
+        milliseconds: 15_000,
+      },
+    ],
+  },
+  {
+    title: "a task follows its run soon whose end was committed unheard",
+    seed: 110_361,
+    actions: [
+      {
+        at: 3_041,
+        kind: "network",
+        network: { slow: 0, refused: 0.01, unanswered: 0.6, unheard: 0 },
+        milliseconds: 15_000,
+      },
+      { at: 6_557, kind: "client", does: "workflow", number: 3 },
+      { at: 9_933, kind: "client", does: "task", number: 19 },
+    ],
+  },
 ];
 
 const build = await buildService();
