@@ -2,6 +2,15 @@
 
 /** What properties of requests are when they are left out, by the name of the schema. */
 export const defaults = {
+  "AgentConversationsQuery": {
+    "limit": 50,
+    "offset": 0,
+    "orderBy": "updated_at",
+    "orderDirection": "DESC"
+  },
+  "AgentMessagesQuery": {
+    "limit": 100
+  },
   "ApprovalsQuery": {
     "status": "open",
     "order": "asc",
@@ -62,6 +71,10 @@ export const defaults = {
     "contextLimit": 10,
     "readOnly": false
   },
+  "MemoryUsersQuery": {
+    "limit": 50,
+    "offset": 0
+  },
   "MessagesQuery": {
     "limit": 100
   },
@@ -99,7 +112,8 @@ export const defaults = {
   },
   "TracesQuery": {
     "limit": 50,
-    "offset": 0
+    "offset": 0,
+    "spans": true
   },
   "UpdateWorkingMemoryRequest": {
     "mode": "replace"

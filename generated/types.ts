@@ -3965,6 +3965,42 @@ export interface McpCallResult {
 }
 
 /**
+ * The prompts of an MCP server: it has tools alone, so there are none.
+ */
+export interface McpPromptList {
+  /**
+   * Always empty.
+   *
+   * @maxItems 0
+   */
+  prompts: [];
+}
+
+/**
+ * The resources of an MCP server: it has tools alone, so there are none.
+ */
+export interface McpResourceList {
+  /**
+   * Always empty.
+   *
+   * @maxItems 0
+   */
+  resources: [];
+}
+
+/**
+ * The templates of resources of an MCP server: it has tools alone, so there are none.
+ */
+export interface McpResourceTemplateList {
+  /**
+   * Always empty.
+   *
+   * @maxItems 0
+   */
+  resourceTemplates: [];
+}
+
+/**
  * A conversation: a thread of messages of one user.
  */
 export interface Conversation {
@@ -4517,6 +4553,261 @@ export interface UpdateWorkingMemoryRequest {
 }
 
 /**
+ * A conversation with its agent.
+ */
+export type AgentConversation = Conversation & {
+  /**
+   * Whose conversation it is.
+   */
+  agentId: string;
+  /**
+   * The agent's name.
+   */
+  agentName: string;
+};
+
+/**
+ * A page of the conversations of agents.
+ */
+export interface AgentConversationList {
+  /**
+   * The conversations of this page.
+   */
+  conversations: AgentConversation[];
+  /**
+   * Conversations on all pages.
+   */
+  total: number;
+  /**
+   * Most conversations on a page.
+   */
+  limit: number;
+  /**
+   * How many were passed over.
+   */
+  offset: number;
+}
+
+/**
+ * A conversation of an agent, and its newest messages, in order.
+ */
+export interface AgentMessageList {
+  conversation: AgentConversation;
+  /**
+   * The newest messages that match, oldest first.
+   */
+  messages: Message[];
+}
+
+/**
+ * What a user has with one agent.
+ */
+export interface UserOfAgent {
+  /**
+   * The agent.
+   */
+  agentId: string;
+  /**
+   * Its name.
+   */
+  agentName: string;
+  /**
+   * Conversations of the user with it.
+   */
+  conversationCount: number;
+  /**
+   * When one of them last changed.
+   */
+  lastInteractionAt: string;
+}
+
+/**
+ * A user who has conversations with agents.
+ */
+export interface MemoryUser {
+  /**
+   * The user.
+   */
+  userId: string;
+  /**
+   * Conversations with all agents.
+   */
+  conversationCount: number;
+  /**
+   * The same, agent by agent.
+   */
+  agents: UserOfAgent[];
+  /**
+   * When one of them last changed.
+   */
+  lastInteractionAt: string;
+}
+
+/**
+ * A page of users, who spoke last first. Counted are the 10,000 conversations of each agent that changed last.
+ */
+export interface MemoryUserList {
+  /**
+   * The page.
+   */
+  users: MemoryUser[];
+  /**
+   * Users on all pages.
+   */
+  total: number;
+  /**
+   * Most users on a page.
+   */
+  limit: number;
+  /**
+   * How many were passed over.
+   */
+  offset: number;
+}
+
+/**
+ * The note that an agent keeps, of a conversation or of a user.
+ */
+export interface AgentWorkingMemory {
+  /**
+   * The agent; null when none keeps such notes.
+   */
+  agentId: string | null;
+  /**
+   * Its name.
+   */
+  agentName: string | null;
+  /**
+   * Whether it belongs to the conversation or to its user.
+   */
+  scope: "conversation" | "user";
+  /**
+   * The note: markdown, or JSON text. Null when nothing is stored.
+   */
+  content: string | null;
+  /**
+   * Form of the note: `markdown` or `json`.
+   */
+  format: string | null;
+  /**
+   * What an empty note looks like; null without a template.
+   */
+  template: string | null;
+}
+
+/**
+ * Which users.
+ */
+export interface MemoryUsersQuery {
+  /**
+   * Only of this agent's memory. Default: all agents with a memory.
+   */
+  agentId?: string;
+  /**
+   * Only users whose id contains this, in any case.
+   */
+  search?: string;
+  /**
+   * Users on the page, at most 200.
+   */
+  limit?: number;
+  /**
+   * How many to pass over, at most 100000.
+   */
+  offset?: number;
+}
+
+/**
+ * Which conversations of agents, and in which order.
+ */
+export interface AgentConversationsQuery {
+  /**
+   * Only of this agent's memory. Default: all agents with a memory.
+   */
+  agentId?: string;
+  /**
+   * Only conversations of this user.
+   */
+  userId?: string;
+  /**
+   * Conversations on the page, at most 200.
+   */
+  limit?: number;
+  /**
+   * How many to pass over, at most 100000.
+   */
+  offset?: number;
+  /**
+   * What they are sorted by.
+   */
+  orderBy?: "created_at" | "updated_at" | "title";
+  /**
+   * `ASC` or `DESC`, in any case.
+   */
+  orderDirection?: string;
+}
+
+/**
+ * Which messages of an agent's conversation.
+ */
+export interface AgentMessagesQuery {
+  /**
+   * Only of this agent's memory. Default: all agents with a memory.
+   */
+  agentId?: string;
+  /**
+   * Owner of the conversation, where several users have one with that id. Empty for nobody's.
+   */
+  userId?: string;
+  /**
+   * Messages on the page, at most 1000.
+   */
+  limit?: number;
+  /**
+   * Only messages before this moment (ISO 8601).
+   */
+  before?: string;
+  /**
+   * Only messages after this moment (ISO 8601).
+   */
+  after?: string;
+  /**
+   * Only messages before the one with this id, those of the same moment too.
+   */
+  beforeId?: string;
+  /**
+   * Only messages after the one with this id, those of the same moment too.
+   */
+  afterId?: string;
+  /**
+   * Only messages of these roles, separated by commas: `user,assistant`.
+   */
+  roles?: string;
+}
+
+/**
+ * Which working memory of agents.
+ */
+export interface AgentWorkingMemoryQuery {
+  /**
+   * Only of this agent's memory. Default: all agents with a memory.
+   */
+  agentId?: string;
+  /**
+   * Whose note: that of a conversation or of a user.
+   */
+  scope: "conversation" | "user";
+  /**
+   * The conversation; needed with `scope=conversation`.
+   */
+  conversationId?: string;
+  /**
+   * The user; needed with `scope=user`. Else the owner of the conversation, where several users have one with that id.
+   */
+  userId?: string;
+}
+
+/**
  * What the agent is asked: a string, a list of UI messages (`parts`) or a list of model messages (`content`).
  */
 export type AgentInput = string | [UIMessage, ...UIMessage[]] | [ModelMessage, ...ModelMessage[]];
@@ -4629,6 +4920,10 @@ export interface TracesQuery {
    * How many to pass over, at most 1000000.
    */
   offset?: number;
+  /**
+   * Whether each trace comes with its spans.
+   */
+  spans?: boolean;
 }
 
 /**
@@ -4791,6 +5086,10 @@ export interface TraceSummary {
    * Its spans, so far.
    */
   spanCount: number;
+  /**
+   * Its spans, in the order they began: of a long trace those that were recorded last, and together at most 10,000, or 4 MiB, on the page. `GET /observability/traces/{traceId}` has them all.
+   */
+  spans?: SpanRecord[];
   /**
    * Whose run it is; absent for nobody's.
    */
@@ -8737,6 +9036,9 @@ export interface Schemas {
   McpResumeRequest: McpResumeRequest;
   McpContent: McpContent;
   McpCallResult: McpCallResult;
+  McpPromptList: McpPromptList;
+  McpResourceList: McpResourceList;
+  McpResourceTemplateList: McpResourceTemplateList;
   Conversation: Conversation;
   ConversationReply: ConversationReply;
   ConversationList: ConversationList;
@@ -8765,6 +9067,17 @@ export interface Schemas {
   SaveMessagesRequest: SaveMessagesRequest;
   DeleteMessagesRequest: DeleteMessagesRequest;
   UpdateWorkingMemoryRequest: UpdateWorkingMemoryRequest;
+  AgentConversation: AgentConversation;
+  AgentConversationList: AgentConversationList;
+  AgentMessageList: AgentMessageList;
+  UserOfAgent: UserOfAgent;
+  MemoryUser: MemoryUser;
+  MemoryUserList: MemoryUserList;
+  AgentWorkingMemory: AgentWorkingMemory;
+  MemoryUsersQuery: MemoryUsersQuery;
+  AgentConversationsQuery: AgentConversationsQuery;
+  AgentMessagesQuery: AgentMessagesQuery;
+  AgentWorkingMemoryQuery: AgentWorkingMemoryQuery;
   AgentInput: AgentInput;
   UIMessage: UIMessage;
   UIMessagePart: UIMessagePart;

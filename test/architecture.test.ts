@@ -329,3 +329,17 @@ test("what core, bench and test export is imported by another file, but for what
   const stale = Object.keys(UNUSED_EXPORTS).filter((each) => !unused.includes(each));
   assert.deepEqual(stale, [], "no longer unused, or no longer there: take them off the list");
 });
+
+test("no test of test/unit has an endpoint in its title: what an endpoint does is a test of test/contract", () => {
+  const endpoint = /\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|WS) (?:\/|\.\.\.|\$\{)/;
+  const titles = /\b(?:test|describe)\(\s*(?:"(.*?)",|`(.*?)`,)/g;
+  // A table whose first column is the title, or the beginning of it.
+  const rows = /^\s*\[\s*["`]((?:[A-Z]+) (?:\/|\.\.\.)\S* [a-z].*?)["`],/gm;
+  const wrong = sources("test/unit").flatMap((file) =>
+    [titles, rows]
+      .flatMap((pattern) => [...read(file).matchAll(pattern)].map(([, text, template]) => text ?? template!))
+      .filter((title) => endpoint.test(title))
+      .map((title) => `${file}: ${title}`),
+  );
+  assert.deepEqual(wrong, []);
+});

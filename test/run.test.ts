@@ -46,3 +46,37 @@ test("npm test: a test that fails fails the run", async (t) => {
   const { code } = await runOne(t, "fails", '() => { throw new Error("no"); }');
   assert.equal(code, 1);
 });
+
+const LATE_ERRORS = `import { describe, test } from "node:test";
+const after = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const late = (text) => setTimeout(async () => { await after(1); throw new Error(text); }, 1);
+describe("a suite that awaits", async () => {
+  await after(1);
+  test("is inside", () => {});
+  await after(1);
+  test("of a suite", async () => { late("first"); await new Promise(() => {}); });
+});
+test("rejects", async () => { await after(1); late("second"); await new Promise(() => {}); });
+test("throws", async () => { setTimeout(() => { throw new Error("third"); }, 1); await new Promise(() => {}); });
+test("passes", () => {});
+`;
+
+test("npm test: an error that nobody awaits fails the test that made it, and a suite has the tests that it declares, as without test/attribution.mjs", async (t) => {
+  const cwd = pluginFolder(t, { "late.mjs": LATE_ERRORS });
+  const told = async (...options: string[]) => {
+    const { code, stdout } = await run(process.execPath, [...options, "--test-reporter=tap", "late.mjs"], { cwd });
+    return {
+      code,
+      lines: stdout.split("\n").filter((line) => /^ *(not ok|ok|error:|# (tests|suites|pass|fail)) /.test(line)),
+    };
+  };
+  const lighter = await told("--import", new URL("attribution.mjs", import.meta.url).href);
+  assert.deepEqual(lighter, await told());
+  assert.equal(lighter.code, 1);
+  for (const [title, error] of [
+    ["of a suite", "first"],
+    ["rejects", "second"],
+    ["throws", "third"],
+  ])
+    assert.match(lighter.lines.join("\n"), new RegExp(`not ok \\d - ${title}\n *error: '${error}'`));
+});

@@ -2,24 +2,22 @@
  * The methods of A2A, for one request. The SDK's own request handler is not used: it stores the whole task with every word of an
  * agent, and stops storing it when the client leaves, although the task must continue.
  */
-import type {
-  AgentCard,
-  CancelTaskRequest,
-  DeleteTaskPushNotificationConfigRequest,
-  GetTaskPushNotificationConfigRequest,
-  GetTaskRequest,
-  ListTaskPushNotificationConfigsRequest,
-  ListTasksRequest,
-  ListTasksResponse,
-  SendMessageRequest,
-  StreamResponse,
-  SubscribeToTaskRequest,
-  TaskPushNotificationConfig,
-} from "@a2a-js/sdk";
 import {
+  type AgentCard,
+  type CancelTaskRequest,
   AgentCard as CardCodec,
+  type DeleteTaskPushNotificationConfigRequest,
+  type GetTaskPushNotificationConfigRequest,
+  type GetTaskRequest,
+  type ListTaskPushNotificationConfigsRequest,
+  type ListTasksRequest,
+  type ListTasksResponse,
+  type SendMessageRequest,
   StreamResponse as StreamCodec,
+  type StreamResponse,
+  type SubscribeToTaskRequest,
   Task as TaskCodec,
+  type TaskPushNotificationConfig,
   TaskState,
   taskStateToJSON,
   Message as WireMessage,
@@ -29,16 +27,186 @@ import type { A2ARequestHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import { defaults } from "../../generated/defaults.ts";
 import type { Agent } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
-import type { Principal } from "../identity/principal.ts";
+import { ownerOf, type Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
+import type { EventSink } from "../lib/event-sink.ts";
+import { indexedTask, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
+import { allRows, inTurn, Watch } from "../storage/ranges.ts";
+import type { Row } from "../storage/store.ts";
 import { a2aError, taskNotFound } from "./errors.ts";
-import { followTask, type TaskEvent } from "./follow.ts";
 import type { NewTask } from "./new-task.ts";
+import { type ArtifactUpdate, charactersOf } from "./output.ts";
 import type { Version } from "./params.ts";
 import type { PushConfigs } from "./push-configs.ts";
 import { isOver, isWorking, type Message, type Task, type TaskRecord } from "./task.ts";
-import { listTasks } from "./task-list.ts";
+import { isTaskId } from "./task-ids.ts";
+import type { IndexValue } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
+
+/* `ListTasks`: the tasks of an agent that a principal may see, the most recently changed first. */
+
+type Findable = Pick<Tasks, "rows" | "find" | "whole">;
+
+/** Index rows that one request reads: older tasks are not found. */
+const MAX_SCANNED_ROWS = 10_000;
+/** A page ends early when its stored tasks exceed this size. */
+const MAX_PAGE_CHARACTERS = 2 * 1024 * 1024;
+
+interface TaskListQuery {
+  readonly contextId: string | undefined;
+  readonly state: string | undefined;
+  /** Milliseconds since 1970, exclusive. */
+  readonly after: number | undefined;
+  readonly pageSize: number;
+  /** Empty for the first page. */
+  readonly pageToken: string;
+  readonly includeArtifacts: boolean;
+}
+
+interface TaskPage {
+  readonly tasks: Task[];
+  /** Empty on the last page. */
+  readonly nextPageToken: string;
+  readonly pageSize: number;
+  /** Number of tasks on all pages. */
+  readonly totalSize: number;
+}
+
+/** @throws ServiceError `invalid_input` for a page token that no list has returned */
+export async function listTasks(
+  tasks: Findable,
+  agent: string,
+  query: TaskListQuery,
+  principal: Principal,
+): Promise<TaskPage> {
+  const prefix = taskIndex(agent, principal.isolated ? ownerOf(principal) : undefined);
+  const from = query.pageToken === "" ? undefined : prefix + parsePageToken(query.pageToken);
+  const { pageSize } = query;
+  let totalSize = 0;
+  const keys: string[] = [];
+  for await (const { key, value } of newestFirst(tasks, prefix)) {
+    if (query.after !== undefined && indexedTask(key).updatedAt <= query.after) break;
+    const [state, contextId]: IndexValue = JSON.parse(value);
+    if (query.state !== undefined && state !== query.state) continue;
+    if (query.contextId !== undefined && contextId !== query.contextId) continue;
+    totalSize++;
+    if ((from === undefined || key < from) && keys.length <= pageSize) keys.push(key);
+  }
+  const found: Task[] = [];
+  let size = 0;
+  const read = async (id: string) => {
+    const seen = await tasks.find(agent, id, principal);
+    if (seen === undefined) return;
+    const { task } = seen.record;
+    const shown = query.includeArtifacts ? await tasks.whole(seen.record) : { ...task, artifacts: [] };
+    if (shown === undefined) return;
+    found.push(shown);
+    size += seen.size + charactersOf(shown.artifacts);
+  };
+  let taken = 0;
+  while (taken < Math.min(keys.length, pageSize) && size < MAX_PAGE_CHARACTERS) {
+    const { task } = indexedTask(keys[taken++]!);
+    await inTurn(() => read(task));
+  }
+  const nextPageToken = keys.length > taken ? pageToken(keys[taken - 1]!) : "";
+  return { tasks: found, nextPageToken, pageSize, totalSize };
+}
+
+async function* newestFirst({ rows: { store } }: Findable, prefix: string): AsyncGenerator<Row> {
+  let left = MAX_SCANNED_ROWS;
+  for await (const rows of allRows(store, { prefix, reverse: true })) {
+    yield* rows.slice(0, left);
+    left -= rows.length;
+    if (left <= 0) return;
+  }
+}
+
+function pageToken(key: string): string {
+  const { updatedAt, task } = indexedTask(key);
+  return Buffer.from(`${updatedAt}/${task}`).toString("base64url");
+}
+
+function parsePageToken(token: string): string {
+  const [updatedAt = "", task = ""] = Buffer.from(token, "base64url").toString().split("/");
+  if (!/^\d{1,13}$/.test(updatedAt) || !isTaskId(task)) throw invalid("params.pageToken must be one that a list gave");
+  return taskEntry(Number(updatedAt), task);
+}
+
+/* The events of a task, for clients that stream it. */
+
+type TaskEvent =
+  | { readonly task: Task }
+  | (ArtifactUpdate & { readonly of: Task })
+  /** The end of the task, or the question of its agent. */
+  | { readonly endOf: TaskRecord };
+
+/** Pause between two reads of a task that waits. */
+const POLL_INTERVAL_MS = 250;
+
+/**
+ * Yields the task as it is now, what its agent says from then on, and its end or its question. One that waits for an answer is followed
+ * until it has continued. Stops when `signal` aborts; the task continues.
+ */
+async function* followTask(tasks: Tasks, found: TaskRecord, signal: AbortSignal): AsyncGenerator<TaskEvent> {
+  const { agent, task } = found;
+  const output = await tasks.output(found);
+  if (output === undefined) return;
+  const watch = new Watch(tasks.rows.store, taskKey(agent, task.id));
+  let now = found;
+  let hasLeft = false;
+  const reader: Partial<EventSink> = {
+    get closed() {
+      return hasLeft || signal.aborted;
+    },
+    onLeave: (listener) => signal.addEventListener("abort", listener),
+  };
+  try {
+    yield { task: { ...task, artifacts: output.artifacts() } };
+    output.news();
+    while (!signal.aborted) {
+      const follow = now.run !== undefined && isWorking(now.task) ? await tasks.events(now, output.told) : undefined;
+      if (follow === undefined) await watch.wait(POLL_INTERVAL_MS, signal);
+      else {
+        let wake = () => {};
+        let isOpen = true;
+        const following = output
+          .hear(follow, reader, () => wake())
+          .finally(() => {
+            isOpen = false;
+            wake();
+          });
+        following.catch(() => {});
+        while (isOpen || output.hasNews) {
+          for (const update of output.news()) yield { ...update, of: task };
+          // More may have been said while the reader handled the last one.
+          if (isOpen && !output.hasNews)
+            await new Promise<void>((resolve) => {
+              wake = resolve;
+            });
+        }
+        await following;
+      }
+      if (signal.aborted) return;
+      const read = follow === undefined ? tasks.rows.read(agent, task.id) : tasks.follow(agent, task.id);
+      const next = (await read)?.record;
+      if (next === undefined) return;
+      const isSame = next.task.status.message?.messageId === now.task.status.message?.messageId;
+      if (!isWorking(next.task) && (isWorking(now.task) || !isSame)) {
+        // It may have gone on, and come to this, between two looks.
+        await tasks.output(next, output);
+        for (const update of output.news()) yield { ...update, of: task };
+        yield { endOf: next };
+        return;
+      }
+      // It goes on, though not here any more: its next process may have to take it up first.
+      if (follow !== undefined && isWorking(next.task)) await watch.wait(POLL_INTERVAL_MS, signal);
+      now = next;
+    }
+  } finally {
+    hasLeft = true;
+    watch.end();
+  }
+}
 
 interface RequestSource {
   readonly agent: Agent;

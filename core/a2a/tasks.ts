@@ -4,12 +4,15 @@
  */
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
+import { validators } from "../../generated/validators.js";
 import type { Agent, KeptRun } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { PendingApproval } from "../agents/run/parts.ts";
+import { requireValid } from "../http/decode.ts";
 import { EVERYTHING, mayAccess, type Principal, type Requester } from "../identity/principal.ts";
-import { CommitConflict, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
+import { CommitConflict, invalid, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { isObject } from "../lib/is-object.ts";
 import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import { UserBound } from "../lib/user-bound.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
@@ -18,7 +21,6 @@ import { digestOf, taskMessageKey } from "../storage/keys.ts";
 import { changeInTurn, isShared } from "../storage/store.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/record.ts";
-import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
 import { MAX_ANSWER_CHARACTERS, TaskOutput } from "./output.ts";
 import type { PushConfig } from "./push-config.ts";
@@ -28,6 +30,7 @@ import {
   isOver,
   isWorking,
   type Message,
+  type Part,
   resumed,
   type Task,
   type TaskRecord,
@@ -35,6 +38,54 @@ import {
 } from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
+
+/* Reads the message with which the client of a task answers the approvals that its agent needs. */
+
+interface TaskAnswer {
+  readonly approvalId: string;
+  readonly body: AnswerApprovalRequest;
+}
+
+const FORM = 'a data part {approvalId, approved, reason?, input?}, or the text "yes" or "no"';
+
+/**
+ * @param asked the approvals that the task waits for
+ * @throws ServiceError `invalid_input` for a message that is not an answer to them
+ */
+function readAnswers(parts: readonly Part[], asked: readonly PendingApproval[]): TaskAnswer[] {
+  const data = parts.flatMap((part, index) => ("data" in part ? [dataAnswer(part.data, index, asked)] : []));
+  if (data.length > 0) return data;
+  const said = yesOrNo(parts.map(({ text }) => text ?? "").join("\n"));
+  if (said === null || parts.some(({ text }) => text === undefined))
+    throw invalid(`params.message.parts must be the answer to what the task asks: ${FORM}`);
+  return [{ approvalId: theOnly(asked, "params.message.parts"), body: { approved: said === "yes" } }];
+}
+
+/** Reads yes or no, ignoring a punctuation mark at the end; null for anything else. */
+function yesOrNo(text: string): "yes" | "no" | null {
+  const word = text.trim().toLowerCase();
+  const said = (word.endsWith(".") || word.endsWith("!") ? word.slice(0, -1) : word).trimEnd();
+  return said === "yes" || said === "no" ? said : null;
+}
+
+function dataAnswer(data: unknown, index: number, asked: readonly PendingApproval[]): TaskAnswer {
+  const path = `params.message.parts[${index}].data`;
+  if (!isObject(data)) throw invalid(`${path} must be an object: {approvalId, approved, reason?, input?}`);
+  const { approvalId = theOnly(asked, path), ...body } = data as Record<string, unknown>;
+  if (!asked.some((each) => each.approvalId === approvalId))
+    throw invalid(
+      `${path}.approvalId must be one that the task asks: ${asked.map((each) => each.approvalId).join(", ")}`,
+    );
+  requireValid(validators.AnswerApprovalRequest, body, path);
+  return { approvalId: approvalId as string, body: body as unknown as AnswerApprovalRequest };
+}
+
+function theOnly(asked: readonly PendingApproval[], path: string): string {
+  if (asked.length === 1) return asked[0]!.approvalId;
+  throw invalid(
+    `${path}: the task asks for ${asked.length} approvals: answer each with a data part that has its approvalId`,
+  );
+}
 
 const INTERRUPTED = "the service stopped while the task was running";
 

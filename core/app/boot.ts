@@ -196,7 +196,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   hideFromErrors(loaded.secrets);
   const folders = [...pluginFolders(loaded.folder, loaded.validSubset?.plugins), ...options.plugins];
   // Computed before loading, so that no later change is missed. A command that does not serve is never reloaded.
-  const code = options.store === true ? await digestSources(folders) : new Map<string, string>();
+  const code = options.store === true ? digestSources(folders) : new Map<string, string>();
   const { registry, issues } = await loadAllPlugins(loaded, folders);
   const manifest = loaded.validSubset;
   if (manifest === null) return nothingToServe(options, { loaded, registry, code, issues: sortIssues(issues) });
@@ -302,7 +302,7 @@ export function createReload({ options, registry, code, generations, current, sw
     hideFromErrors(loaded.secrets);
     const { manifest, folder } = loaded;
     if (manifest === null || hasErrors(loaded.issues)) throw new ReloadRefused(sortIssues(loaded.issues));
-    const codeNow = await digestSources([...pluginFolders(folder, manifest.plugins), ...plugins]);
+    const codeNow = digestSources([...pluginFolders(folder, manifest.plugins), ...plugins]);
     const fixed = fixedIssues(before.loaded.manifest!, loaded, changedSources(code, codeNow));
     if (fixed.length > 0) throw new ReloadRefused(fixed, true);
     const changes = manifestChanges(before.loaded.manifest!, manifest);

@@ -20,6 +20,11 @@ const FAILURES = {
     "The path has other methods: `Allow` names them.",
     "GET is not allowed here, only POST",
   ],
+  not_acceptable: [
+    "NotAcceptable",
+    "`Accept` does not name the types that the protocol asks for.",
+    "Not Acceptable: Client must accept both application/json and text/event-stream",
+  ],
   conflict: [
     "Conflict",
     "The id is taken, or another request comes first: then `Retry-After` says when to try again.",

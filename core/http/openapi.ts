@@ -20,6 +20,7 @@ type Schemas = Readonly<Record<string, OpenapiSchema>>;
 const PATH_PARAMETERS: Record<string, string> = {
   "agents/id": "Id of the agent.",
   "agents/conversationId": "Id of the conversation.",
+  "observability/conversationId": "Id of the conversation.",
   "observability/spanId": "Id of the span: 16 hexadecimal digits.",
   "observability/traceId": "Id of the trace: 32 hexadecimal digits.",
   "api/conversationId": "Id of the conversation.",

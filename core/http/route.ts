@@ -158,7 +158,7 @@ export interface Route<
   /** The schemas of a plugin's route, for `/doc`. */
   schemas?: { query?: object; body?: object; response?: object };
   /** Kinds of failure that do not follow from the route's form, for `/doc`. */
-  failures?: readonly ("not_found" | "conflict" | "method_not_allowed")[];
+  failures?: readonly ("not_found" | "conflict" | "method_not_allowed" | "not_acceptable")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
   /** Which pages may use the route beside those of the service; others get 403. Without it only CORS decides what pages may read. */

@@ -1,4 +1,7 @@
 /** One MCP server over streamable HTTP: stateless, for the current revision of the protocol and earlier ones. */
+
+import { randomUUID } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import {
   type CallToolResult,
   createMcpHandler,
@@ -10,13 +13,109 @@ import {
 import type { McpCallResult, McpServer } from "../../generated/types.ts";
 import { failureText } from "../http/encode.ts";
 import type { Context, RawReply } from "../http/route.ts";
-import { messageOf, ServiceError } from "../lib/errors.ts";
+import { invalid, messageOf, ServiceError } from "../lib/errors.ts";
+import type { TextSink } from "../lib/event-sink.ts";
 import type { ToolProgress } from "../lib/tool-progress.ts";
-import { Cancellations, callWith, sessionHeaders } from "./cancellation.ts";
 import type { Exposed } from "./exposed.ts";
 import type { ListChanges } from "./list-changes.ts";
 import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
-import { toRawReply, toWebRequest } from "./web.ts";
+
+/* Converts between the requests and replies of the pipeline and `Request` and `Response`, which the SDK uses. */
+
+/** Headers that the protocol reads. Names of tools and their arguments may be in them too. */
+const READ = /^(?:accept|content-type|last-event-id|mcp-[a-z0-9-]+)$/;
+const ACCEPTED = "application/json, text/event-stream";
+const VISIBLE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** @throws ServiceError `invalid_input` for a header that the protocol does not allow */
+function toWebRequest(method: string, given: Readonly<Record<string, string>>, signal: AbortSignal): Request {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(given)) {
+    if (!READ.test(name)) continue;
+    if (!VISIBLE.test(value)) throw invalid(`header ${name} must not have characters beyond Latin-1`);
+    // The SDK wants both named, and some clients send what every HTTP library does.
+    headers.set(name, name === "accept" && value.includes("*/*") ? `${value}, ${ACCEPTED}` : value);
+  }
+  // The SDK does not use the address: the route has been found already.
+  return new Request("http://localhost/", { method, headers, signal });
+}
+
+/** Headers that belong to one connection, or that the transport writes. */
+const OWN = new Set(["connection", "content-length", "date", "keep-alive", "transfer-encoding"]);
+
+/** @param failure writes the last text of a stream that fails */
+async function toRawReply(response: Response, failure: (message: string) => string): Promise<RawReply> {
+  const { status, body } = response;
+  const headers = [...response.headers].filter(([name]) => !OWN.has(name)).flat();
+  if (body === null) return { status, headers, body: null };
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
+    return { status, headers, body: await response.text() };
+  }
+  return { status, headers, stream: (sink) => pump(body, sink), failure };
+}
+
+async function pump(body: ReadableStream<Uint8Array>, sink: TextSink): Promise<void> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  sink.onLeave(() => void reader.cancel().catch(() => {}));
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const wait = sink.send(decoder.decode(value, { stream: true }));
+    if (wait !== undefined) await wait;
+  }
+}
+
+/*  * Cancels a tool call when its client sends a message that says so. Revisions of the protocol before 2026-07-28 do that: their
+   clients keep the connection of a call that they have given up. The session id says whose call is meant. It is only a random name
+   that the client gets with its first reply, and no process stores it.
+ */
+
+const SESSION_HEADER = "mcp-session-id";
+
+class Cancellations<S> {
+  /** Running calls that belong to a session. */
+  readonly #running = new Map<string, AbortController>();
+
+  /** Runs `work` with a call whose signal also aborts when its client cancels it. */
+  async run<T>(call: Context<S>, id: string | number, work: (call: Context<S>) => Promise<T>): Promise<T> {
+    const key = callKey(call, id);
+    if (key === null) return work(call);
+    const controller = new AbortController();
+    this.#running.set(key, controller);
+    try {
+      const signal = AbortSignal.any([call.signal, controller.signal]);
+      // As with the signal of the call: every tool that runs in parallel adds a listener.
+      setMaxListeners(0, signal);
+      return await work(callWith(call, { signal, aborts: undefined }));
+    } finally {
+      if (this.#running.get(key) === controller) this.#running.delete(key);
+    }
+  }
+
+  /** Aborts the calls that this body cancels. */
+  handleMessage(call: Context<S>, body: unknown): void {
+    for (const message of [body].flat() as { method?: unknown; params?: { requestId?: unknown } }[]) {
+      if (message?.method !== "notifications/cancelled") continue;
+      const key = callKey(call, message.params?.requestId);
+      if (key !== null) this.#running.get(key)?.abort(new Error("the client has cancelled the call"));
+    }
+  }
+}
+
+/** Headers that go with the reply to a client's first message. */
+const sessionHeaders = (body: unknown): readonly string[] =>
+  (body as { method?: unknown } | undefined)?.method === "initialize" ? [SESSION_HEADER, randomUUID()] : [];
+
+/** Null without a session. The user is part of the key, so that nobody can cancel the calls of somebody else. */
+function callKey({ headers, user }: Pick<Context<unknown>, "headers" | "user">, id: unknown): string | null {
+  const session = headers[SESSION_HEADER];
+  return session === undefined ? null : JSON.stringify([user?.id ?? user?.sub, session, id]);
+}
+
+/** The call of a request, with a signal or a listener of its own. */
+const callWith = <S>(call: Context<S>, own: Partial<Context<S>>): Context<S> =>
+  new Proxy(call, { get: (whole, key) => Reflect.get(Object.hasOwn(own, key) ? own : whole, key) });
 
 /** Runs a tool of a server on behalf of the caller. Throws ServiceError as the API does. */
 export type RunTool<S> = (call: Context<S>, tool: Exposed, given: Record<string, unknown>) => Promise<McpCallResult>;

@@ -1,14 +1,85 @@
 /** All tools of a service by name: those of the manifest, and those of foreign MCP servers. */
 import type { SourceReader } from "../agents/run/sources.ts";
 import { unavailable } from "../lib/errors.ts";
-import type { Manifest } from "../manifest/manifest.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
+import type { Manifest, StepManifest } from "../manifest/manifest.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
 import type { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
-import type { Tool } from "../tools/tool.ts";
+import type { ConfiguredCall, Tool } from "../tools/tool.ts";
+import { allSteps } from "../workflows/definition/pinned.ts";
 import type { McpClient } from "./client.ts";
 import type { McpClients } from "./clients.ts";
-import { ImportedTool } from "./imported-tool.ts";
-import { namedTools } from "./named-tools.ts";
+
+/* The tools that a manifest names. */
+
+/** In agents, steps of workflows and MCP servers. Tools that an expression computes are not among them. */
+function namedTools({ agents, workflows, mcp }: Manifest): Set<string> {
+  const ofAgents = Object.values(agents).flatMap(({ tools }) =>
+    tools.map((item) => (typeof item === "string" ? item : item.use)),
+  );
+  const ofSteps = Object.values(workflows).flatMap((workflow) => allSteps(workflow).flatMap(toolsIn));
+  const ofServers = Object.values(mcp.servers).flatMap(({ tools }) => tools);
+  return new Set([...ofAgents, ...ofSteps, ...ofServers]);
+}
+
+const toolsIn = ({ andThen, andTap }: StepManifest): string[] =>
+  [andThen, andTap].flatMap((work) => (work !== undefined && "tool" in work ? (work.tool ?? []) : []));
+
+/* A tool of a foreign MCP server as a tool of this service, whether the server has been reached yet or not. */
+
+/** For a tool that its server has not described yet. */
+const ANYTHING: JsonSchema = { type: "object" };
+
+class ImportedTool implements Tool {
+  readonly name: string;
+  readonly tags: readonly string[];
+  readonly approval = false as const;
+  readonly timeout: number;
+  readonly config = {};
+  readonly changes = true;
+  readonly meter: ToolMeter | undefined;
+  readonly #client: McpClient;
+  /** Without the prefix of the client. */
+  readonly #short: string;
+
+  constructor(client: McpClient, short: string, meter?: ToolMeter) {
+    this.name = `${client.name}_${short}`;
+    this.tags = [client.name];
+    this.timeout = client.timeout;
+    this.#client = client;
+    this.#short = short;
+    this.meter = meter;
+  }
+
+  /** As its server has listed it last. */
+  get #tool() {
+    return this.#client.tools.get(this.#short);
+  }
+
+  get description(): string {
+    return this.#tool?.description ?? "";
+  }
+
+  get parameters(): JsonSchema {
+    return this.#tool?.parameters ?? ANYTHING;
+  }
+
+  get shown(): object | undefined {
+    return this.#tool?.shown;
+  }
+
+  get available(): boolean {
+    return this.#client.connected && this.#tool !== undefined;
+  }
+
+  validate(input: unknown): string | null {
+    return this.#tool?.validate(input) ?? null;
+  }
+
+  run(input: unknown, call: ConfiguredCall): Promise<unknown> {
+    return this.#client.call(this.#short, input as Record<string, unknown>, call);
+  }
+}
 
 interface DirectoryOptions {
   readonly clients: McpClients;

@@ -12,7 +12,6 @@ import { invalid, notFound } from "../lib/errors.ts";
 import { parseInstant } from "../lib/instant.ts";
 import type { ConversationListQuery, MessageQuery, NewMessage } from "./memory.ts";
 
-const LIST_DEFAULTS = defaults.ConversationsQuery;
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 const MAX_ID_CHARACTERS = 256;
 const MAX_PROBLEMS = 20;
@@ -25,15 +24,8 @@ export function conversationIdOf(params: Record<string, string>): string {
 }
 
 export function listQuery(query: ConversationsQuery): ConversationListQuery {
-  const list: ConversationListQuery = {
-    limit: query.limit ?? LIST_DEFAULTS.limit,
-    offset: query.offset ?? LIST_DEFAULTS.offset,
-    orderBy: query.orderBy ?? LIST_DEFAULTS.orderBy,
-    orderDirection: parseDirection(query.orderDirection ?? LIST_DEFAULTS.orderDirection),
-  };
-  if (query.userId !== undefined) list.userId = query.userId;
-  if (query.resourceId !== undefined) list.resourceId = query.resourceId;
-  return list;
+  const { userId, resourceId, limit, offset, orderBy, orderDirection } = { ...defaults.ConversationsQuery, ...query };
+  return { userId, resourceId, limit, offset, orderBy, orderDirection: parseDirection(orderDirection) };
 }
 
 function parseDirection(text: string): "ASC" | "DESC" {
@@ -43,14 +35,18 @@ function parseDirection(text: string): "ASC" | "DESC" {
 }
 
 export function messageQuery(query: MessagesQuery): MessageQuery {
-  const page: MessageQuery = { limit: query.limit ?? defaults.MessagesQuery.limit };
-  if (query.before !== undefined) page.before = parseInstant("before", query.before);
-  if (query.after !== undefined) page.after = parseInstant("after", query.after);
-  if (query.beforeId !== undefined) page.beforeId = query.beforeId;
-  if (query.afterId !== undefined) page.afterId = query.afterId;
-  if (query.roles !== undefined) page.roles = parseRoles(query.roles);
-  if (query.userId !== undefined) page.userId = query.userId;
-  return page;
+  const { limit, beforeId, afterId, userId, roles } = { ...defaults.MessagesQuery, ...query };
+  const instant = (field: "before" | "after") =>
+    query[field] === undefined ? undefined : parseInstant(field, query[field]);
+  return {
+    limit,
+    before: instant("before"),
+    after: instant("after"),
+    beforeId,
+    afterId,
+    roles: roles === undefined ? undefined : parseRoles(roles),
+    userId,
+  };
 }
 
 function parseRoles(text: string): string[] {

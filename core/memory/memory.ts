@@ -8,8 +8,8 @@ import type { JoinedChanges } from "../storage/joined.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 
 export interface ConversationListQuery {
-  resourceId?: string;
-  userId?: string;
+  resourceId?: string | undefined;
+  userId?: string | undefined;
   limit: number;
   offset: number;
   orderBy: "created_at" | "updated_at" | "title";
@@ -19,13 +19,13 @@ export interface ConversationListQuery {
 export interface MessageQuery {
   limit: number;
   /** Milliseconds since 1970, exclusive, as `after`. */
-  before?: number;
-  after?: number;
+  before?: number | undefined;
+  after?: number | undefined;
   /** Ids of messages of the conversation, exclusive. */
-  beforeId?: string;
-  afterId?: string;
-  roles?: readonly string[];
-  userId?: string;
+  beforeId?: string | undefined;
+  afterId?: string | undefined;
+  roles?: readonly string[] | undefined;
+  userId?: string | undefined;
 }
 
 /** One message to be stored, in the format in which it arrived: `parts` (UI) or `content` (model). */
@@ -164,20 +164,27 @@ export interface MemoryAccess {
     },
     userId?: string,
   ): Promise<{ conversation: Conversation; messageCount: number }>;
-  /** `{conversation, messages}` as JSON text: the newest `limit` messages that match, in order. Rows are not parsed. */
-  messages(id: string, query: MessageQuery): Promise<Serialized>;
+  /**
+   * `{conversation, messages}` as JSON text: the newest `limit` messages that match, in order. Rows are not parsed.
+   *
+   * @param shown changes the text of the conversation
+   */
+  messages(id: string, query: MessageQuery, shown?: (conversation: string) => string): Promise<Serialized>;
   /**
    * Saves the whole batch, which may span conversations, in one commit. Returns how many were saved. A message whose id exists replaces
    * that message in place.
    */
   save(entries: readonly { conversationId: string; userId?: string; message: NewMessage }[]): Promise<number>;
   deleteMessages(id: string, messageIds: readonly string[], userId?: string): Promise<number>;
-  workingMemory(id: string, options: { scope?: WorkingMemoryScope; userId?: string }): Promise<WorkingMemory>;
+  workingMemory(
+    id: string,
+    options: { scope?: WorkingMemoryScope | undefined; userId?: string | undefined },
+  ): Promise<WorkingMemory>;
   updateWorkingMemory(
     id: string,
     content: string | Record<string, unknown>,
     mode: "replace" | "append",
-    options: { scope?: WorkingMemoryScope; userId?: string },
+    options: Parameters<MemoryAccess["workingMemory"]>[1],
   ): Promise<void>;
   /** ServiceError `invalid_input` (400) when the memory has no embedding and vectors. */
   search(query: {

@@ -80,8 +80,7 @@ class ScopedMemory implements MemoryAccess {
   async list(query: ConversationListQuery): Promise<Serialized> {
     const { name, domain } = this.#memory;
     const userId = permittedUser(this.#principal, query.userId);
-    const { userId: _, ...rest } = query;
-    return listConversations(domain.store, name, userId === undefined ? rest : { ...rest, userId });
+    return listConversations(domain.store, [{ memory: name, resourceId: query.resourceId }], { ...query, userId });
   }
 
   async get(id: string, userId?: string): Promise<Conversation> {
@@ -113,12 +112,12 @@ class ScopedMemory implements MemoryAccess {
     return this.#change(id, userId, (found) => cloneConversation(this.#memory.domain, found, options));
   }
 
-  async messages(id: string, query: MessageQuery): Promise<Serialized> {
+  async messages(id: string, query: MessageQuery, shown = (conversation: string) => conversation): Promise<Serialized> {
     const page = await this.#lookup.page(id, query.userId, (number) => messagePage(this.#memory.domain, number, query));
     if (page === undefined) throw conversationNotFound(id);
     const { messages, problem } = page;
     if (problem !== undefined) throw invalid(problem);
-    const begin = `{"conversation":${page.conversation},"messages":[`;
+    const begin = `{"conversation":${shown(page.conversation)},"messages":[`;
     if (Symbol.asyncIterator in messages) return new SerializedStream(between(begin, messages, "]}"));
     return new Serialized(begin, ...messages, "]}");
   }

@@ -1,7 +1,7 @@
 /** Creates the instance of a plugin: checks its configuration, calls `create`, checks the result. */
 import { messageOf, type Path, type Problem } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
+import { createSchemaCompiler, describeProblems } from "../lib/json-schema.ts";
 import { hint, parsePath } from "../manifest/manifest.ts";
 import type {
   AuthPlugin,
@@ -17,9 +17,19 @@ import type { PluginPhase } from "./problem.ts";
 
 type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
-interface ConfigureOptions {
-  /** A compiler that many plugins share; it must fill in defaults. */
-  compiler?: SchemaCompiler;
+const CONFIGS = createSchemaCompiler({ defaults: true });
+/** By the schema of the plugin, which is the same in each service of the process and after each reload. */
+const compiled = new WeakMap<JsonSchema, ReturnType<typeof CONFIGS.compile>>();
+const NO_SCHEMA = { type: "object" };
+
+function compileConfig(own: JsonSchema) {
+  const closed = { ...own, patternProperties: { "^x-": true, ...(own.patternProperties as object) } };
+  // One that lists its keys and says nothing of others has no others, but the notes of the user.
+  const validate = CONFIGS.compile(
+    own.properties === undefined || "additionalProperties" in own ? own : { unevaluatedProperties: false, ...closed },
+  );
+  compiled.set(own, validate);
+  return validate;
 }
 
 /**
@@ -29,25 +39,10 @@ interface ConfigureOptions {
  *
  * @param config the keys beside `use`, or `with`; `undefined` means `{}`
  */
-export function configure(
-  plugin: { config?: JsonSchema },
-  config: unknown,
-  options: ConfigureOptions = {},
-): Configured {
-  const { compiler = createSchemaCompiler({ defaults: true }) } = options;
+export function configure({ config: own = NO_SCHEMA }: { config?: JsonSchema }, config: unknown): Configured {
   const filled: Record<string, unknown> = structuredClone(config ?? {}) as Record<string, unknown>;
-  const { config: own = { type: "object" } } = plugin;
-  // One that lists its keys and says nothing of others has no others, but the notes of the user.
-  const isOpen = own.properties === undefined || "additionalProperties" in own;
-  const schema = isOpen
-    ? own
-    : {
-        unevaluatedProperties: false,
-        ...own,
-        patternProperties: { "^x-": true, ...(own.patternProperties as object) },
-      };
   try {
-    const validate = compiler.compile(schema);
+    const validate = compiled.get(own) ?? compileConfig(own);
     if (validate(filled)) return { config: filled, problem: null };
     return { config: null, problem: describeProblems(validate.errors) };
   } catch (error) {
@@ -95,9 +90,8 @@ export async function createInstance<P extends Factory>(
   plugin: P,
   config: unknown,
   host: Host,
-  options: ConfigureOptions = {},
 ): Promise<Awaited<ReturnType<P["create"]>>> {
-  const configured = configure(plugin, config, options);
+  const configured = configure(plugin, config);
   if (configured.config === null) throw new CreateError("config", configured.problem);
   let instance: unknown;
   try {

@@ -1,7 +1,6 @@
 /** The source files of plugin folders, to detect changed code, which a running process cannot load again. */
 import { createHash } from "node:crypto";
-import { type Dirent, readdirSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { type Dirent, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { realFolder } from "./discover.ts";
 
@@ -32,17 +31,19 @@ export const sourcesIn = (folder: string): string[] =>
     .map(({ name }) => join(folder, name));
 
 /** Digests of the source files of these folders, by real path. */
-export async function digestSources(roots: readonly string[]): Promise<Map<string, string>> {
+export function digestSources(roots: readonly string[]): Map<string, string> {
   const folders = new Set(roots.map(realFolder).flatMap(foldersIn));
-  const files = [...folders].flatMap(sourcesIn);
-  const digests = await Promise.all(
-    files.map(async (file) => {
-      // A file that cannot be read is treated like an empty one.
-      const bytes = await readFile(file).catch(() => "");
-      return [file, createHash("sha256").update(bytes).digest("base64")] as const;
-    }),
-  );
-  return new Map(digests);
+  return new Map([...folders].flatMap(sourcesIn).map((file) => [file, digestOf(file)]));
+}
+
+/** A file that cannot be read is treated like an empty one. */
+function digestOf(file: string): string {
+  const hash = createHash("sha256");
+  try {
+    // Small files, each read in a third of the time that a promise for it takes.
+    hash.update(readFileSync(file));
+  } catch {}
+  return hash.digest("base64");
 }
 
 /** Files that were added, changed or removed. */

@@ -276,6 +276,8 @@ export const indexEntry = (updatedAt: number, conversation: number) =>
   `${encodeNumber(updatedAt)}/${encodeNumber(conversation)}`;
 /** The conversation of a row of either index. */
 export const indexedConversation = (key: string) => decodeNumber(key.slice(-9));
+/** When it last changed, by a row of either index. */
+export const indexedTime = (key: string) => decodeNumber(key.slice(-19, -10));
 
 export const userTotal = (memory: string, user: string) => `n/${encodeText(memory)}/u/${encodeText(user)}`;
 export const resourceTotals = (memory: string) => `n/${encodeText(memory)}/r/`;

@@ -127,14 +127,18 @@ class CollectedSpans {
     return [...this.#byId.values()];
   }
 
-  /** Skips known spans: the root of a long trace may have been recorded twice. */
-  add(spans: readonly SpanData[], origin: Origin): void {
+  /** Skips known spans: the root of a long trace may have been recorded twice. @returns those that it has taken */
+  add(spans: readonly SpanData[], origin: Origin): FoundSpan[] {
+    const added: FoundSpan[] = [];
     for (const span of spans) {
-      if (this.full) return;
+      if (this.full) break;
       if (this.#byId.has(span.spanId)) continue;
-      this.#byId.set(span.spanId, { span, origin });
+      const found = { span, origin };
+      added.push(found);
+      this.#byId.set(span.spanId, found);
       this.#text += SPAN_CHARACTERS + attributesLength(span.attributes);
     }
+    return added;
   }
 }
 
@@ -196,17 +200,20 @@ async function* namesBelow(
 async function listTraces(
   { store, recorder, origin }: TraceSources,
   filter: TraceFilter,
-  limit: number,
-  offset: number,
+  { limit, offset, spans: wanted }: Pick<TraceQuery, "limit" | "offset" | "spans">,
 ): Promise<TraceSummary[]> {
   const page: TraceSummary[] = [];
+  const shown = new CollectedSpans();
+  const listed = (spans: readonly SpanData[], from: Origin) =>
+    wanted ? shown.add(spans, from).sort(bySpanStart) : undefined;
   let skip = offset;
   // Pending and open traces are read at the same time, so that a trace that ends is in exactly one of them.
   const pending = recorder.pending();
   for (const trace of recorder.open) {
     if (!matches(filter, openTraceFacts(trace)) || skip-- > 0) continue;
     const { root, userId, handed, spans } = trace;
-    page.push(traceSummary(root, { origin, spanCount: handed + spans.length, end: 0, userId }));
+    const facts = { origin, spanCount: handed + spans.length, spans: listed(spans, origin), end: 0, userId };
+    page.push(traceSummary(root, facts));
     if (page.length === limit) return page;
   }
   skip = Math.max(0, skip);
@@ -224,7 +231,8 @@ async function listTraces(
     for (const line of reader.lines()) {
       if (!line.last || !matches(filter, endedTraceFacts(line)) || skip-- > 0) continue;
       const { userId, handed, spans, origin } = line;
-      const facts = { origin, spanCount: handed + spans.length, end: lastEnd(spans), userId };
+      const spanCount = handed + spans.length;
+      const facts = { origin, spanCount, spans: listed(spans, origin), end: lastEnd(spans), userId };
       page.push(traceSummary(rootOf(line), facts));
       if (page.length === limit) return page;
     }
@@ -264,8 +272,8 @@ class ScopedTraces implements TraceAccess {
     this.#owner = visibleOwner(principal);
   }
 
-  list({ limit, offset, ...query }: TraceQuery): Promise<TraceSummary[]> {
-    return listTraces(this.#places, { ...query, owner: this.#owner }, limit, offset);
+  list(query: TraceQuery): Promise<TraceSummary[]> {
+    return listTraces(this.#places, { ...query, owner: this.#owner }, query);
   }
 
   async get(traceId: string): Promise<TraceDetail> {

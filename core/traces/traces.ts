@@ -49,12 +49,19 @@ export function spanRecord({ span, origin }: FoundSpan): SpanRecord {
 /** @param end milliseconds since 1970; 0 while it runs */
 export function traceSummary(
   root: SpanData,
-  { origin, spanCount, end, userId }: { origin: Origin; spanCount: number; end: number; userId: string | null },
+  {
+    origin,
+    spanCount,
+    spans,
+    end,
+    userId,
+  }: { origin: Origin; spanCount: number; spans: readonly FoundSpan[] | undefined; end: number; userId: string | null },
 ): TraceSummary {
   return {
     traceId: root.traceId,
     rootSpan: spanRecord({ span: root, origin }),
     spanCount,
+    ...(spans !== undefined && { spans: spans.map(spanRecord) }),
     ...(userId !== null && { userId }),
     startTime: iso(root.start),
     ...(end > 0 && { endTime: iso(end) }),
@@ -172,6 +179,8 @@ export interface TraceQuery {
   to?: number;
   limit: number;
   offset: number;
+  /** Whether the spans of each trace are listed too. */
+  spans?: boolean;
 }
 
 /** The traces for one principal. A trace of another user is treated like an unknown one: ServiceError `not_found`. */
@@ -196,7 +205,7 @@ export interface Traces {
 
 // Which traces, and which segments, match a query.
 
-export interface TraceFilter extends Omit<TraceQuery, "limit" | "offset"> {
+export interface TraceFilter extends Omit<TraceQuery, "limit" | "offset" | "spans"> {
   /** Only this user's traces; an empty string for those without a user; undefined for all. */
   readonly owner: string | undefined;
 }

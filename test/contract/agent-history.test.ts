@@ -1,6 +1,6 @@
 /** Contract, "Agents": `GET /agents/:id/history`, the last runs of an agent. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import { EventReader, eventually } from "../support/event-reader.ts";
 import { failure, saysJson, stallsAfter } from "../support/openai-upstream.ts";
 import { dataOf, errorOf, serveUpstream } from "../support/served-upstream.ts";
@@ -8,6 +8,8 @@ import { manifestWith, startService } from "../support/service.ts";
 
 const TEXT = "/agents/assistant/text";
 const CITY = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+
+const shared = await startService({ after }, manifestWith());
 
 describe("GET /agents/:id/history", () => {
   const HISTORY = "/agents/assistant/history";
@@ -67,34 +69,38 @@ describe("GET /agents/:id/history", () => {
     ["page=-1", /page must be >= 0/],
     ["page=abc", /page must be/],
   ] as const) {
-    test(`GET /agents/:id/history with ${query} is 400 and names the parameter`, async (t) => {
-      const service = await startService(t, manifestWith());
-      const answer = await errorOf(service.get(`${HISTORY}?${query}`));
+    test(`GET /agents/:id/history with ${query} is 400 and names the parameter`, async () => {
+      const answer = await errorOf(shared.get(`${HISTORY}?${query}`));
       assert.equal(answer.status, 400);
       assert.match(answer.error, error);
     });
   }
 
-  test("GET /agents/:id/history says running, error with its message, and cancelled with what was said by then", async (t) => {
-    const { service, upstream } = await serveUpstream(t);
-    const newest = async () => (await dataOf(service.get(HISTORY))).entries[0];
-    upstream.replies(failure(400, { message: "the upstream's own words" }), stallsAfter("Half an ans"));
-    await service.post(TEXT, { input: "x" });
-    const failed = await newest();
-    assert.equal(failed.status, "error");
-    assert.equal(failed.error, "model provider failed: refused the request");
-    assert.ok(failed.endTime);
+  for (const store of ["memory:", "sqlite:data/history.db"]) {
+    test(`GET /agents/:id/history says running, error with its message, and cancelled with what was said by then, in ${store}`, async (t) => {
+      const { service, upstream } = await serveUpstream(t, {}, { store });
+      const newest = async () => (await dataOf(service.get(HISTORY))).entries[0];
+      upstream.replies(failure(400, { message: "the upstream's own words" }), stallsAfter("Half an ans"));
+      await service.post(TEXT, { input: "x" });
+      const failed = await newest();
+      assert.equal(failed.status, "error");
+      assert.equal(failed.error, "model provider failed: refused the request");
+      assert.ok(failed.endTime);
 
-    const reader = new EventReader(`${service.url}/agents/assistant/stream`, { input: "y" });
-    await reader.until(() => reader.text.includes("Half"));
-    const running = await newest();
-    assert.equal(running.status, "running");
-    assert.equal(running.input, "y");
-    for (const absent of ["endTime", "output", "error"]) assert.ok(!(absent in running), absent);
-    reader.leave();
-    await eventually(async () => (await newest()).status === "cancelled", "cancelled");
-    assert.equal((await newest()).output, "Half an ans");
-  });
+      const options = { userId: "ada" };
+      const reader = new EventReader(`${service.url}/agents/assistant/stream`, { input: "y", options });
+      await reader.until(() => reader.text.includes("Half"));
+      const { id, traceId, startTime, ...running } = await newest();
+      assert.deepEqual(running, { agentId: "assistant", status: "running", input: "y", userId: "ada" });
+      assert.ok(traceId);
+      reader.leave();
+      await eventually(async () => (await newest()).status === "cancelled", "cancelled");
+      const ended = await newest();
+      assert.deepEqual([ended.id, ended.startTime, ended.output], [id, startTime, "Half an ans"]);
+      assert.ok(ended.endTime >= startTime);
+      assert.equal((await dataOf(service.get(HISTORY))).total, 2, "each run is counted once");
+    });
+  }
 
   test("GET /agents/:id/history keeps the object of /object as output", async (t) => {
     const { service, upstream } = await serveUpstream(t);

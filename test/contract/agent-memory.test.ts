@@ -338,13 +338,9 @@ for (const store of ["memory:", "sqlite:data/test.db"]) {
     test("calls in one conversation at once lose no message, and make one conversation", async (t) => {
       const served = await serve(t);
       const { service } = served;
-      const inputs = Array.from({ length: 40 }, (_, index) => `message ${index}`);
-      const say = async (input: string): Promise<unknown> => {
-        const reply = await service.post(TEXT, { input, options: ada("c") });
-        // Only so many wait for the turns before them.
-        return reply.status === 409 ? say(input) : dataOf(reply);
-      };
-      await Promise.all(inputs.map(say));
+      // As many as wait for the turns before them, and the one at work.
+      const inputs = Array.from({ length: 17 }, (_, index) => `message ${index}`);
+      await Promise.all(inputs.map((input) => dataOf(service.post(TEXT, { input, options: ada("c") }))));
       const { messages } = await stored(served, "c");
       for (const role of ["user", "assistant"]) {
         const said = texts(messages.filter((message) => message.role === role)).map(([, text]) => text);

@@ -272,11 +272,15 @@ test("penstock serve --record DIR: makes the folder and writes what was answered
 
 test("serve --replay: a folder that is not there, a file that is no cassette, and --record beside it are told before it listens", async (t) => {
   const folder = await folderFor(t);
-  const replay = (...more: string[]) => penstock(["serve", "-p", "0", "--replay", ...more], { env: { PORT: "0" } });
-  assert.match((await replay(join(folder, "none"))).stderr, /none/);
-  assert.match((await replay(folder, "--record", folder)).stderr, /--record and --replay exclude each other/);
+  const none = join(folder, "none");
+  await assert.rejects(startService(t, manifestWith(), { replay: none }), /none/);
+  const both = await penstock(["serve", "-p", "0", "--replay", folder, "--record", folder], { env: { PORT: "0" } });
+  assert.match(both.stderr, /--record and --replay exclude each other/);
   await writeFile(join(folder, "own.yaml"), "request: { provider: p, method: POST, path: / }\n");
-  assert.match((await replay(folder)).stderr, /own\.yaml is not a cassette: answers must be a list that is not empty/);
+  await assert.rejects(
+    startService(t, manifestWith(), { replay: folder }),
+    /own\.yaml is not a cassette: answers must be a list that is not empty/,
+  );
 });
 
 /** A tool that sends what it is told to send. */

@@ -13,7 +13,7 @@ for (const store of STORES) {
   const serve = async (t: TestContext, memory: object = {}, provider: object = {}) => {
     const summary = { model: "up/writer", after: 4 };
     const setting = {
-      store: await store.url(),
+      store: await store.url(t),
       memory: { default: { contextLimit: 2, summary, ...memory } },
       provider,
     };

@@ -1,7 +1,7 @@
 /** Contract, "Extension: custom routes and CORS": what a custom route is given, on whose behalf, and which paths it may have. */
 import assert from "node:assert/strict";
 import { before, describe, type TestContext, test } from "node:test";
-import { CustomCall } from "../../core/api/custom/route-call.ts";
+import { CustomCall } from "../../core/api/custom/routes.ts";
 import { type BootError, start } from "../../core/app/start.ts";
 import { inject } from "../support/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";

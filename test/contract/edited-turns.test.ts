@@ -17,7 +17,7 @@ const options = (rest: object = {}) => ({ memory: { userId: "ada", conversationI
 
 for (const store of STORES) {
   const serve = async (t: TestContext, memory: object = {}) => {
-    const setting = { store: await store.url(), memory: { default: memory }, tools: { add: { use: "add" } } };
+    const setting = { store: await store.url(t), memory: { default: memory }, tools: { add: { use: "add" } } };
     const { service, upstream } = await serveUpstream(t, { memory: "default", tools: ["add"] }, setting);
     const stored = async (): Promise<Loose[]> =>
       (await dataOf(service.get("/api/memory/conversations/c/messages"))).messages;

@@ -19,7 +19,7 @@ const options = (conversationId: string, rest: object = {}) => ({
 
 for (const store of STORES) {
   const serve = async (t: TestContext, memory: object = {}) => {
-    const setting = { store: await store.url(), memory: { default: memory }, tools: { add: { use: "add" } } };
+    const setting = { store: await store.url(t), memory: { default: memory }, tools: { add: { use: "add" } } };
     const { service, upstream } = await serveUpstream(t, { memory: "default", tools: ["add"] }, setting);
     const stored = async (id: string): Promise<Loose[]> =>
       (await dataOf(service.get(`/api/memory/conversations/${id}/messages`))).messages;

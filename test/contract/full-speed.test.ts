@@ -7,7 +7,7 @@ import { RawClient } from "../support/raw-http.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
-const RUNS = 50;
+const RUNS = 20;
 /** How long each run is watched for: well below what the sockets of the kernel take. */
 const PARTS_OF_RUN = 3_000;
 /** Parts of one run in the turn that begins it, when all of them begin together: a slice, and what is read ahead. */

@@ -85,6 +85,14 @@ describe("MCP servers over HTTP", () => {
     assert.equal((await errorOf(service.post("/mcp/servers/other/tools/sum", {}))).status, 404);
   });
 
+  test("GET /mcp/servers/:serverId/prompts, resources and resource-templates: empty lists, as of a server with tools alone", async () => {
+    const lists = { prompts: "prompts", resources: "resources", "resource-templates": "resourceTemplates" };
+    for (const [path, key] of Object.entries(lists)) {
+      assert.deepEqual(await dataOf(service.get(`/mcp/servers/main/${path}`)), { [key]: [] });
+      assert.equal((await errorOf(service.get(`/mcp/servers/other/${path}`))).status, 404);
+    }
+  });
+
   test("GET /mcp/servers/:serverId/tools: tools, agents and workflows, each with the schema of its arguments", async () => {
     const { server, tools } = await dataOf(service.get("/mcp/servers/main/tools"));
     assert.equal(server.id, "main");

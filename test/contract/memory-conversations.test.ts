@@ -20,7 +20,7 @@ async function create(service: MemoryService, ...bodies: object[]): Promise<stri
 const idsOf = ({ conversations }: Loose): string[] => conversations.map(({ id }: Loose) => id);
 
 for (const store of STORES) {
-  const served = async (t: TestContext, rest: object = {}) => serveMemory(t, await store.url(), rest);
+  const served = async (t: TestContext, rest: object = {}) => serveMemory(t, await store.url(t), rest);
 
   describe(`/api/memory/conversations on ${store.name}`, () => {
     test("POST /api/memory/conversations creates a conversation with all its fields: 201", async (t) => {

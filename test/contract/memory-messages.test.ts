@@ -12,7 +12,7 @@ const at = (second: number) => `2026-11-20T09:30:${String(second).padStart(2, "0
 for (const store of STORES) {
   /** With the conversations `c` and `d` of ada, and `b` of bob. */
   const served = async (t: TestContext): Promise<MemoryService> => {
-    const service = await serveMemory(t, await store.url());
+    const service = await serveMemory(t, await store.url(t));
     for (const [conversationId, userId] of [
       ["c", "ada"],
       ["d", "ada"],

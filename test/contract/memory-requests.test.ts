@@ -165,7 +165,7 @@ const CODES: Record<number, string> = { 400: "invalid_input", 404: "not_found" }
 for (const store of STORES) {
   for (const transport of TRANSPORTS) {
     test(`what the memory API refuses on ${store.name} over ${transport}: every field by its name, and nothing changes`, async (t) => {
-      const service = await serveMemory(t, await store.url(), { server: { transport } });
+      const service = await serveMemory(t, await store.url(t), { server: { transport } });
       await service.data("POST", "/conversations", { userId: "ada", conversationId: "c" });
       const before = await service.data("GET", "/conversations");
       for (const [method, path, body, status, error] of REFUSED) {

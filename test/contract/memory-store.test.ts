@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import KeyvSqlite from "@keyv/sqlite";
+import { start as boot } from "../../core/app/start.ts";
 import { PENSTOCK, penstock, serve } from "../support/command-line.ts";
 import { callsOf, MEMORIES, said, serveMemory, temporaryFolder } from "../support/memory.ts";
 import type { Loose } from "../support/served-upstream.ts";
@@ -38,9 +39,11 @@ async function everything(url: string): Promise<Loose> {
   return Promise.all(paths.map((path) => data("GET", path)));
 }
 
-test("what was acknowledged is there after SIGKILL and a new start on the same file: conversations, messages, working memory", async (t) => {
+test("what was acknowledged is there after SIGKILL and a new start on the same file: conversations, messages, working memory; the file is relative to the manifest, not to the working directory", async (t) => {
   const folder = await folderWith(t);
-  const first = await start(t, folder);
+  const elsewhere = await temporaryFolder(t);
+  const config = join(folder, "service.yaml");
+  const first = await serve(t, [process.execPath, PENSTOCK, "--port", "0", "--config", config], { cwd: elsewhere });
   const { data } = callsOf(first.url);
   await data("POST", "/conversations", { userId: "ada", conversationId: "c", title: "T", metadata: { a: [1] } });
   await data("POST", "/conversations", { userId: "bob", conversationId: "gone" });
@@ -51,6 +54,8 @@ test("what was acknowledged is there after SIGKILL and a new start on the same f
   await data("DELETE", "/conversations/gone");
   const before = await everything(first.url);
   await first.interrupt("SIGKILL");
+  assert.ok(existsSync(join(folder, FILE)));
+  assert.deepEqual(await readdir(elsewhere), []);
   const second = await start(t, folder);
   assert.deepEqual(await everything(second.url), before);
   const again = callsOf(second.url);
@@ -66,10 +71,12 @@ test("what was acknowledged is there after SIGKILL and a new start on the same f
 
 test("with memory: a restart forgets everything, and no file is written", async (t) => {
   const folder = await folderWith(t, { store: "memory:" });
-  const first = await start(t, folder);
+  const options = { config: join(folder, "service.yaml"), port: 0, env: {}, log: { write: () => undefined } };
+  const first = await boot(options);
   await callsOf(first.url).data("POST", "/conversations", { userId: "ada" });
-  await first.interrupt();
-  const second = await start(t, folder);
+  await first.stop();
+  const second = await boot(options);
+  t.after(() => second.kill());
   assert.equal((await callsOf(second.url).data("GET", "/conversations")).total, 0);
   assert.deepEqual(await readdir(folder), ["service.yaml"]);
 });
@@ -104,28 +111,22 @@ test("a second process on the same file is refused at store in the manifest; the
 });
 
 test("a store that is no database, and a folder that cannot be made, are one error at store in the manifest", async (t) => {
-  const folder = await folderWith(t, { store: "sqlite:broken.db" });
-  await writeFile(join(folder, "broken.db"), "no database".repeat(1000));
-  const broken = await penstock(["serve", "--port", "0"], { cwd: folder });
-  assert.equal(broken.code, 1);
-  assert.match(broken.stderr, /^service\.yaml:\d+:\d+ {2}store: .*damaged, or not a SQLite database/);
-  assert.doesNotMatch(broken.stderr, /\n\s+at /);
-  const below = await folderWith(t, { store: "sqlite:service.yaml/x.db" });
-  const unmade = await penstock(["serve", "--port", "0"], { cwd: below });
-  assert.equal(unmade.code, 1);
-  assert.match(unmade.stderr, /^service\.yaml:\d+:\d+ {2}store: /);
-  assert.doesNotMatch(unmade.stderr, /\n\s+at /);
-});
-
-test("the store's file is relative to the manifest, not to the working directory", async (t) => {
-  const folder = await folderWith(t);
-  const elsewhere = await temporaryFolder(t);
-  const config = join(folder, "service.yaml");
-  const service = await serve(t, [process.execPath, PENSTOCK, "--port", "0", "--config", config], { cwd: elsewhere });
-  await callsOf(service.url).data("POST", "/conversations", { userId: "ada" });
-  await service.interrupt();
-  assert.ok(existsSync(join(folder, FILE)));
-  assert.deepEqual(await readdir(elsewhere), []);
+  const folder = await temporaryFolder(t);
+  const file = join(folder, "broken.db");
+  await writeFile(file, "no database".repeat(1000));
+  for (const [store, message] of [
+    [`sqlite:${file}`, /damaged, or not a SQLite database/],
+    [`sqlite:${file}/x.db`, /x\.db/],
+  ] as const)
+    await assert.rejects(serveMemory(t, store), ({ booted: { issues } }: Loose) => {
+      assert.deepEqual(
+        issues.map(({ path }: Loose) => path),
+        ["store"],
+      );
+      assert.match(issues[0].message, message);
+      assert.doesNotMatch(issues[0].message, /\n/);
+      return true;
+    });
 });
 
 test("while the file is locked writes answer 503 with Retry-After and /readyz says why; /healthz, reads and agents go on; then it works by itself", async (t) => {

@@ -33,7 +33,7 @@ const MANIFEST = {
 
 for (const store of STORES) {
   const served = async (t: TestContext) => {
-    const service = await serveMemory(t, await store.url(), MANIFEST);
+    const service = await serveMemory(t, await store.url(t), MANIFEST);
     for (const agentId of Object.keys(MANIFEST.agents)) {
       for (const [id, userId] of [
         ["1", "ada"],

@@ -17,7 +17,7 @@ for (const store of STORES) {
     const { service, upstream } = await serveUpstream(
       t,
       { memory: "default", tools: ["add"] },
-      { store: await store.url(), memory: { default: {} }, tools: { add: { use: "add" } } },
+      { store: await store.url(t), memory: { default: {} }, tools: { add: { use: "add" } } },
     );
     const stored = async (id: string): Promise<Loose[]> =>
       (await dataOf(service.get(`/api/memory/conversations/${id}/messages`))).messages;

@@ -18,8 +18,9 @@ for (const store of STORES) {
     const ends: (() => unknown)[] = [];
     let service: TestService;
     before(async () => {
-      const manifest = manifestWith({}, { store: await store.url(), observability: { sample: 1 } });
-      service = await startService({ after: (end) => void ends.push(end as () => unknown) }, manifest);
+      const test = { after: (end: () => unknown) => void ends.push(end) };
+      const manifest = manifestWith({}, { store: await store.url(test), observability: { sample: 1 } });
+      service = await startService(test, manifest);
     });
     after(async () => {
       for (const end of ends) await end();
@@ -41,6 +42,29 @@ for (const store of STORES) {
     const sink = () => service.service.traces.sink;
     /** Resolves when everything that was recorded is in the store: the status says what is written. */
     const written = () => get("/status");
+
+    test("GET /observability/traces gives each trace with its spans, and without them where spans=false", async () => {
+      const entity = { ...FLOW, id: "spans-of-lists" };
+      const trace = new HandTrace(sink(), { entity });
+      const child = trace.child({ name: "step one", kind: 0, entity });
+      const listed = async (query = "") => (await get(`/traces?entityId=${entity.id}${query}`)).traces;
+      const ended = (spans: Loose[]) => spans.map(({ name, endTime }) => [name, endTime !== undefined]);
+      trace.end(child);
+      const [running] = await listed();
+      assert.equal(running.status, "running");
+      assert.deepEqual(ended(running.spans.filter(({ spanId }: Loose) => spanId === child.spanId)), [
+        ["step one", true],
+      ]);
+      trace.end(trace.root);
+      await written();
+      const [whole] = await listed();
+      assert.deepEqual(whole.spans, (await get(`/traces/${trace.id}`)).spans);
+      assert.deepEqual(whole.spans[0], whole.rootSpan);
+      const [bare] = await listed("&spans=false");
+      assert.equal(bare.spans, undefined);
+      const { spans: _spans, ...rest } = whole;
+      assert.deepEqual(bare, rest);
+    });
 
     test("GET /observability/traces/:traceId gives what was recorded a moment ago, and the same once it is written", async () => {
       const trace = new HandTrace(sink(), { entity: FLOW });

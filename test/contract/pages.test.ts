@@ -2,8 +2,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { createDocumentation, type DocumentationSource } from "../../core/api/pages/documentation.ts";
-import { type LandingView, renderLanding } from "../../core/api/pages/landing.ts";
+import {
+  createDocumentation,
+  type DocumentationSource,
+  type LandingView,
+  renderLanding,
+} from "../../core/api/pages/documentation.ts";
 import { ROUTES } from "../../core/api/routes/index.ts";
 import type { PageReply } from "../../core/http/route.ts";
 import { DOCUMENTS } from "../support/documents.ts";

@@ -356,7 +356,7 @@ for (const transport of TRANSPORTS) {
     assert.deepEqual(texts((await rest(second)).at(-1).response), ["Here."]);
   });
 
-  test(`WS /v1/responses over ${transport}: of 250 large messages at once each of ten sockets holds three, and the others are refused`, async (t) => {
+  test(`WS /v1/responses over ${transport}: of 60 large messages at once each of ten sockets holds three, and the others are refused`, async (t) => {
     const { service, upstream } = await serveUpstream(t, {}, { server: { transport } });
     upstream.fallback(stallsBeforeHead());
     const counted = () => service.service.meters.limits.used("server.limits.uploads")!;
@@ -367,8 +367,8 @@ for (const transport of TRANSPORTS) {
     }, 1);
     t.after(() => clearInterval(watching));
     const large = JSON.stringify(create({ input: "x".repeat(60_000) }));
-    for (const socket of sockets) for (let count = 0; count < 250; count++) socket.send(large);
-    const areRefused = () => sockets.every(({ waiting }) => waiting.length === 247);
+    for (const socket of sockets) for (let count = 0; count < 60; count++) socket.send(large);
+    const areRefused = () => sockets.every(({ waiting }) => waiting.length === 57);
     await until(() => areRefused() || most > 31 * 62_000, "the refusals");
     assert.ok(areRefused(), `${most} bytes are held`);
     assert.ok(counted() > 30 * 60_000 && most < 31 * 62_000, `${counted()} bytes, ${most} at most`);

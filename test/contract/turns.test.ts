@@ -259,9 +259,9 @@ test("POST /agents/:id/text with two tasks for one sub-agent runs them one after
   }
 });
 
-test("POST /agents/:id/text, 50 at once on one conversation, gives a history of whole turns, each told of all before it", async (t) => {
+test("POST /agents/:id/text, 30 at once on one conversation, gives a history of whole turns, each told of all before it", async (t) => {
   const { service } = await serve(t, { contextLimit: 1000 });
-  const inputs = Array.from({ length: 50 }, (_, index) => `q${index}`);
+  const inputs = Array.from({ length: 30 }, (_, index) => `q${index}`);
   await Promise.all(
     inputs.map(async (input) => {
       for (;;) {
@@ -269,11 +269,12 @@ test("POST /agents/:id/text, 50 at once on one conversation, gives a history of 
         await reply.text();
         if (reply.status === 200) return;
         assert.equal(reply.status, 409);
+        await new Promise((resolve) => setTimeout(resolve, 50));
       }
     }),
   );
   const messages = await history(service);
-  assert.equal(messages.length, 100);
+  assert.equal(messages.length, 60);
   const questions: string[] = [];
   for (let index = 0; index < messages.length; index += 2) {
     questions.push(/^user: (q\d+)$/.exec(messages[index]!)![1]!);

@@ -265,6 +265,12 @@ describe("onError in the stream, the record and the description of a workflow", 
       steps[1].onError.map(({ id, type }: { id: string; type: string }) => [id, type]),
       [["mend", "andThen"]],
     );
+    const { steps: held, stepsCount } = await dataOf(client.service.get("/workflows/limitedAll"));
+    assert.deepEqual(
+      [stepsCount, held[0].branches, held[0].steps.length, held[0].onError[0].id],
+      [1, [["b"]], 1, "mend"],
+      "they are neither steps of the workflow nor a branch",
+    );
     const { onError } = await dataOf(client.service.get("/workflows/whole"));
     assert.deepEqual(
       onError.map(({ id }: { id: string }) => id),

@@ -1,9 +1,9 @@
 /** Contract, "Workflows": what a request may say, what is refused and how; the streams of executions over HTTP. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import { validators } from "../../generated/all-validators.js";
 import type { Loose } from "../support/served-upstream.ts";
-import { manifestWith, parseEvents, startService, type TestService } from "../support/service.ts";
+import { manifestWith, parseEvents, startService } from "../support/service.ts";
 
 const MANIFEST = manifestWith(
   {},
@@ -26,8 +26,6 @@ const MANIFEST = manifestWith(
   },
 );
 
-const ASKED = "/workflows/asking/executions/a1";
-
 async function refusedWith(reply: Promise<Response>, status: number, message: RegExp): Promise<void> {
   const response = await reply;
   const body = (await response.json()) as Loose;
@@ -42,8 +40,15 @@ const dataOf = async (reply: Promise<Response>): Promise<Loose> => {
   return body.data;
 };
 
-const execute = (service: TestService, workflow: string, input: unknown, options: object = {}) =>
-  dataOf(service.post(`/workflows/${workflow}/execute`, { input, options }));
+/** What is run here has an id of its own, and is run nowhere else. */
+const service = await startService({ after }, MANIFEST);
+/** Nothing is ever run here. */
+const idle = await startService({ after }, MANIFEST);
+
+const execute = (workflow: string, input: unknown, options: object = {}, at = service) =>
+  dataOf(at.post(`/workflows/${workflow}/execute`, { input, options }));
+
+await execute("flow", { n: 1 }, { executionId: "f1" });
 
 interface Numbered {
   id: number;
@@ -72,43 +77,54 @@ describe("GET /workflows/executions", () => {
     ["limit=abc", /^limit must be integer$/],
     ["limit=0", /^limit must be >= 1$/],
     ["limit=501", /^limit must be <= 500$/],
+    ["limit=", /^limit must be integer$/],
+    ["limit=1.5", /^limit must be integer$/],
     ["offset=-1", /^offset must be >= 0$/],
-    ["status=foo", /^status must be one of /],
+    ["status=foo", /^status must be one of "running", "suspended"/],
+    ["status=", /^status must be one of/],
     ["from=yesterday", /^from must be an ISO 8601 timestamp/],
     ["to=2026-13-01", /^to must be an ISO 8601 timestamp/],
-    ["metadata=sales", /^metadata must be a JSON object/],
-    ["metadata=[]", /^metadata must be a JSON object/],
+    ["to=2026-02-30", /^to must be an ISO 8601 timestamp/],
+    ["from=", /^from must be an ISO 8601 timestamp/],
+    ["workflowId=", /^workflowId must NOT have fewer than 1 characters$/],
+    ["metadata=", /^metadata must be a JSON object such as/],
+    ["metadata=sales", /^metadata must be a JSON object such as/],
+    ["metadata={team", /^metadata must be a JSON object such as/],
+    ["metadata=[]", /^metadata must be a JSON object such as/],
+    ["metadata=[1]", /^metadata must be a JSON object such as/],
+    ["metadata=null", /^metadata must be a JSON object such as/],
+    ["metadata=%227%22", /^metadata must be a JSON object such as/],
+    [`metadata.a=${"x".repeat(5000)}`, /^metadata\.a must not be longer than 4096 characters$/],
+    [`metadata={"a":${"[".repeat(300)}${"]".repeat(300)}}`, /^metadata is nested too deeply$/],
+    [Array.from({ length: 65 }, (_, n) => `metadata.k${n}=1`).join("&"), /^metadata must not name more than 64 keys$/],
     ["metadata.=x", /^metadata\. needs the name of a key/],
     ["limit=abc&status=foo", /^status must be one of .*; limit must be integer$/],
   ] as const) {
-    test(`GET /workflows/executions?${query} is 400`, async (t) => {
-      const service = await startService(t, MANIFEST);
+    test(`GET /workflows/executions?${query.slice(0, 40)} is 400`, async () => {
       await refusedWith(service.get(`/workflows/executions?${query}`), 400, message);
     });
   }
 
-  test("GET /workflows/executions: an unknown workflowId is 404, an unknown parameter is ignored", async (t) => {
-    const service = await startService(t, MANIFEST);
+  test("GET /workflows/executions: an unknown workflowId is 404, an unknown parameter is ignored", async () => {
     await refusedWith(service.get("/workflows/executions?workflowId=none"), 404, /does not exist/);
-    assert.deepEqual(await dataOf(service.get("/workflows/executions?color=red&page=2")), []);
+    assert.deepEqual(await dataOf(idle.get("/workflows/executions?color=red&page=2")), []);
   });
 
   test("GET /workflows/executions: metadata filters by JSON and by key, text or JSON value; status by its aliases", async (t) => {
     const service = await startService(t, MANIFEST);
-    await execute(
-      service,
-      "flow",
-      { n: 1 },
-      { executionId: "f1", metadata: { team: "sales", n: 7, deep: { a: [1] } } },
-    );
-    await execute(service, "flow", { n: 1 }, { executionId: "f2", metadata: { team: "sales", n: "7" }, userId: "ada" });
-    await execute(service, "asking", 1, { executionId: "a1" });
+    const metadata = { team: "sales", n: 7, deep: { a: [1] }, "a.b": true, none: "" };
+    await execute("flow", { n: 1 }, { executionId: "f1", metadata }, service);
+    const other = { executionId: "f2", metadata: { team: "sales", n: "7" }, userId: "ada" };
+    await execute("flow", { n: 1 }, other, service);
+    await execute("asking", 1, { executionId: "a1" }, service);
     const ids = async (query: string) =>
       (await dataOf(service.get(`/workflows/executions?${query}`))).map(({ id }: Loose) => id);
     const json = (value: unknown) => `metadata=${encodeURIComponent(JSON.stringify(value))}`;
     assert.deepEqual(await ids(""), ["a1", "f2", "f1"]);
     assert.deepEqual(await ids("metadata.team=sales"), ["f2", "f1"]);
     assert.deepEqual(await ids("metadata.n=7"), ["f2", "f1"]);
+    assert.deepEqual(await ids("metadata.a.b=true"), ["f1"]);
+    assert.deepEqual(await ids("metadata.none="), ["f1"]);
     assert.deepEqual(await ids(json({ n: 7 })), ["f1"]);
     assert.deepEqual(await ids(`${json({ team: "sales" })}&metadata.n=%227%22`), ["f2"]);
     assert.deepEqual(await ids(json({ deep: { a: [1] } })), ["f1"]);
@@ -155,35 +171,32 @@ describe("bodies of workflow requests", () => {
     ["that is no object", [1], /^body must be object$/],
   ] as const) {
     for (const action of ["execute", "stream"]) {
-      test(`POST /workflows/:id/${action} ${title} is 400`, async (t) => {
-        const service = await startService(t, MANIFEST);
-        await refusedWith(service.post(`/workflows/flow/${action}`, body), 400, message);
-        assert.deepEqual(await dataOf(service.get("/workflows/executions")), []);
+      test(`POST /workflows/:id/${action} ${title} is 400`, async () => {
+        await refusedWith(idle.post(`/workflows/flow/${action}`, body), 400, message);
+        assert.deepEqual(await dataOf(idle.get("/workflows/executions")), []);
       });
     }
   }
 
-  test("POST .../replay needs a stepId, and an object as workflowStateOverride", async (t) => {
-    const service = await startService(t, MANIFEST);
-    await execute(service, "flow", { n: 1 }, { executionId: "f1" });
+  test("POST .../replay needs a stepId, and an object as workflowStateOverride", async () => {
     const path = "/workflows/flow/executions/f1/replay";
     await refusedWith(service.post(path, {}), 400, /^stepId is required$/);
     await refusedWith(service.post(path, { stepId: "one", workflowStateOverride: 1 }), 400, /must be object$/);
     await refusedWith(service.post(path, { stepId: "none" }), 400, /none/);
   });
 
-  test("POST .../suspend, resume and cancel take a request without a body; a reason must be a string", async (t) => {
-    const service = await startService(t, MANIFEST);
+  test("POST .../suspend, resume and cancel take a request without a body; a reason must be a string", async () => {
+    const asked = "/workflows/asking/executions/a1";
     const post = (path: string) => fetch(service.url + path, { method: "POST" });
-    await execute(service, "asking", 1, { executionId: "a1" });
-    await refusedWith(post(`${ASKED}/suspend`), 400, /suspended/);
-    await refusedWith(post(`${ASKED}/resume`), 400, /resume/i);
-    await refusedWith(service.post(`${ASKED}/cancel`, { reason: 1 }), 400, /^reason must be string$/);
-    const cancelled = await dataOf(post(`${ASKED}/cancel`));
+    await execute("asking", 1, { executionId: "a1" });
+    await refusedWith(post(`${asked}/suspend`), 400, /suspended/);
+    await refusedWith(post(`${asked}/resume`), 400, /resume/i);
+    await refusedWith(service.post(`${asked}/cancel`, { reason: 1 }), 400, /^reason must be string$/);
+    const cancelled = await dataOf(post(`${asked}/cancel`));
     assert.deepEqual([cancelled.executionId, cancelled.status], ["a1", "cancelled"]);
     assert.ok(validators.ExecutionCancellation(cancelled));
-    await refusedWith(post(`${ASKED}/cancel`), 400, /cancelled/);
-    await refusedWith(post(`${ASKED}/resume`), 404, /./);
+    await refusedWith(post(`${asked}/cancel`), 400, /cancelled/);
+    await refusedWith(post(`${asked}/resume`), 404, /./);
   });
 });
 
@@ -206,17 +219,14 @@ describe("unknown workflows and executions are 404", () => {
     ["GET", "/workflows/asking/executions/f1/stream", undefined],
     ["POST", "/workflows/asking/executions/f1/replay", { stepId: "ask" }],
   ] as const) {
-    test(`${method} ${path.slice(0, 70)} is 404: nothing of that id exists`, async (t) => {
-      const service = await startService(t, MANIFEST);
-      await execute(service, "flow", { n: 1 }, { executionId: "f1" });
+    test(`${method} ${path.slice(0, 70)} is 404: nothing of that id exists`, async () => {
       await refusedWith(method === "GET" ? service.get(path) : service.post(path, body), 404, /./);
     });
   }
 });
 
 describe("streams of executions", () => {
-  test("POST /workflows/:id/stream: numbered from 1; the last event is workflow-result", async (t) => {
-    const service = await startService(t, MANIFEST);
+  test("POST /workflows/:id/stream: numbered from 1; the last event is workflow-result", async () => {
     const events = await eventsOf(service.post("/workflows/flow/stream", { input: { n: 1 } }));
     assert.deepEqual(
       events.map(({ type }) => type),
@@ -226,30 +236,30 @@ describe("streams of executions", () => {
     assert.deepEqual(events.at(-1)!.event.result, { n: 2 });
   });
 
-  test("GET .../stream: the same events again, from where Last-Event-ID or fromSequence says", async (t) => {
-    const service = await startService(t, MANIFEST);
-    const options = { executionId: "f1" };
+  test("GET .../stream: the same events again, from where Last-Event-ID or fromSequence says", async () => {
+    const options = { executionId: "f2" };
     const told = await eventsOf(service.post("/workflows/flow/stream", { input: { n: 1 }, options }));
-    const path = "/workflows/flow/executions/f1/stream";
+    const path = "/workflows/flow/executions/f2/stream";
     assert.deepEqual(await eventsOf(service.get(path)), told);
     assert.deepEqual(await eventsOf(service.get(`${path}?fromSequence=3`)), told.slice(3));
     assert.deepEqual(await eventsOf(service.get(path, { "last-event-id": "4" })), told.slice(4));
     assert.deepEqual(await eventsOf(service.get(`${path}?fromSequence=1`, { "last-event-id": "4" })), told.slice(4));
+    assert.deepEqual(await eventsOf(service.get(`${path}?fromSequence=3`, { "last-event-id": "" })), told.slice(3));
     assert.deepEqual(await eventsOf(service.get(`${path}?fromSequence=99`)), []);
   });
 
-  test("GET .../stream: ends at a suspension, and after the resume the numbers go on", async (t) => {
-    const service = await startService(t, MANIFEST);
-    await execute(service, "asking", { a: 1 }, { executionId: "a1" });
-    const before = await eventsOf(service.get(`${ASKED}/stream`));
+  test("GET .../stream: ends at a suspension, and after the resume the numbers go on", async () => {
+    const asked = "/workflows/asking/executions/a2";
+    await execute("asking", { a: 1 }, { executionId: "a2" });
+    const before = await eventsOf(service.get(`${asked}/stream`));
     assert.equal(before.at(-1)!.type, "workflow-result");
     assert.equal(before.at(-1)!.event.status, "suspended");
-    await dataOf(service.post(`${ASKED}/resume`, { resumeData: { yes: true } }));
-    const after = await eventsOf(service.get(`${ASKED}/stream?fromSequence=${before.length}`));
+    await dataOf(service.post(`${asked}/resume`, { resumeData: { yes: true } }));
+    const after = await eventsOf(service.get(`${asked}/stream?fromSequence=${before.length}`));
     assert.deepEqual(after[0]!.event.metadata, { resumed: true, stepId: "ask" });
     assert.deepEqual(numbers(after), range(before.length + 1, before.length + after.length));
     assert.deepEqual(after.at(-1)!.event.result, { done: true });
-    assert.deepEqual(await eventsOf(service.get(`${ASKED}/stream`)), [...before, ...after]);
+    assert.deepEqual(await eventsOf(service.get(`${asked}/stream`)), [...before, ...after]);
   });
 
   test("POST /workflows/:id/stream: the parts of an agent step that streams come as agent-part, in order and numbered", async (t) => {
@@ -269,11 +279,13 @@ describe("streams of executions", () => {
   for (const [query, header, message] of [
     ["?fromSequence=abc", "", /^fromSequence must be integer$/],
     ["?fromSequence=-1", "", /^fromSequence must be >= 0$/],
+    ["?fromSequence=", "", /^fromSequence must be integer$/],
     ["", "abc", /^Last-Event-ID must be the number of an event$/],
+    ["?fromSequence=5", "-1", /^Last-Event-ID must be the number of an event$/],
+    ["", "1e3", /^Last-Event-ID must be the number of an event$/],
+    ["", "9".repeat(30), /^Last-Event-ID must be the number of an event$/],
   ] as const) {
-    test(`GET .../stream${query} with Last-Event-ID "${header}" is 400`, async (t) => {
-      const service = await startService(t, MANIFEST);
-      await execute(service, "flow", { n: 1 }, { executionId: "f1" });
+    test(`GET .../stream${query} with Last-Event-ID "${header}" is 400`, async () => {
       const headers: Record<string, string> = header === "" ? {} : { "last-event-id": header };
       await refusedWith(service.get(`/workflows/flow/executions/f1/stream${query}`, headers), 400, message);
     });

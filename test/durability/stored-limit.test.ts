@@ -146,7 +146,7 @@ const WAYS: Record<string, (to: TestService, headers: typeof ada, bytes: number)
 for (const { name, url } of STORES)
   describe(`server.limits.stored over ${name}`, () => {
     test("what one user stores is counted to the byte: conversations, messages, working memory, clones, executions, runs; and given back", async (t) => {
-      const service = await serve(t, await url(), "10MiB");
+      const service = await serve(t, await url(t), "10MiB");
       await ok(create(service, "one"));
       await isExact(service, "creating a conversation");
       await ok(save(service, "one", [said(1000, "a"), said(2000), { role: "user", content: "größer" }]));
@@ -205,7 +205,7 @@ for (const { name, url } of STORES)
     });
 
     test("what would be over it is 413 too_large that names use and bound at each way in, and nothing of it is stored; the next user is served", async (t) => {
-      const service = await serve(t, await url(), "64KiB");
+      const service = await serve(t, await url(t), "64KiB");
       for (const headers of [ada, bob]) await ok(create(service, "mine", headers));
       await ok(save(service, "mine", [said(50 * KIB)]));
       await ok(execute(service, "grow", { executionId: "small" }, 10));
@@ -226,7 +226,7 @@ for (const { name, url } of STORES)
     });
 
     test("many requests of one user at once are taken until it is reached, and the rest of them is refused", async (t) => {
-      const service = await serve(t, await url(), "64KiB");
+      const service = await serve(t, await url(t), "64KiB");
       await ok(create(service, "mine"));
       const saves = Array.from({ length: 20 }, () => save(service, "mine", [said(10 * KIB)]));
       const executions = Array.from({ length: 10 }, () => execute(service, "keep", {}, 5 * KIB));
@@ -373,7 +373,7 @@ test(`${SQLITE} after kill -9 among saves, clones and executions the counts are 
 
 for (const { name, url } of STORES.filter(({ name }) => name === "postgres:"))
   test(`server.limits.stored over ${name} two services on one store count the same bytes: what one stores the other refuses, and what one deletes the other has room for`, async (t) => {
-    const store = await url();
+    const store = await url(t);
     const [one, other] = [await serve(t, store, "64KiB"), await serve(t, store, "64KiB")];
     await ok(create(one, "mine"));
     await ok(save(one, "mine", [said(50 * KIB)]));

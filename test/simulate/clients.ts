@@ -110,12 +110,11 @@ class Client {
     }
   }
 
-  /** What has ended has ended for all processes. One that is cut off tells what it knew. */
+  /** What has ended has ended for all processes, also for one that is cut off. */
   async requireEnded(path: string, asked: Asked = {}): Promise<void> {
     for (let times = 0; times < 3; times++) {
       const { data, text } = await this.insist(path, asked);
-      const isTrue = ENDED.has(data?.status) || this.sim.database.isAnyAway;
-      this.require(isTrue, () => `what had ended is ${text}`);
+      this.require(ENDED.has(data?.status), () => `what had ended is ${text}`);
     }
   }
 

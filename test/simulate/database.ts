@@ -97,11 +97,6 @@ export class Database {
     return (this.#owners.get(openExecutionKey(execution)) ?? process) !== process;
   }
 
-  /** Whether a process is cut off. */
-  get isAnyAway(): boolean {
-    return this.#away.size > 0;
-  }
-
   /** Cuts a process off for a while. */
   cut(process: SimulatedProcess, milliseconds: number): void {
     const { name } = process;

@@ -11,9 +11,9 @@ import { GUARDS } from "./guards.ts";
 import { type Action, type Case, planOf } from "./plan.ts";
 import { simulate } from "./simulation.ts";
 
-const SEEDS = 200;
+const SEEDS = 100;
 /** Seeds of one test: a busy machine takes seconds for one. */
-const TOGETHER = 50;
+const TOGETHER = 25;
 const STEPS = 20;
 
 interface Found {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, beforeEach, type TestContext, test } from "node:test";
 import { TaskKeeper } from "../../core/a2a/task-keeper.ts";
 import { TaskRows } from "../../core/a2a/task-rows.ts";
-import { HistoryMaintenance } from "../../core/agents/history/stored.ts";
+import { HistoryMaintenance } from "../../core/agents/history/open.ts";
 import { settleDue } from "../../core/approvals/approvals.ts";
 import { ApprovalRows } from "../../core/approvals/rows.ts";
 import { KeptReplies } from "../../core/storage/kept-replies.ts";

@@ -55,7 +55,6 @@ export async function linked(test: TestContext, manifest: string | object, optio
     agents,
     registry,
     schemas: createSchemaCompiler(),
-    configs: createSchemaCompiler({ defaults: true }),
     env,
     folder: process.cwd(),
   };

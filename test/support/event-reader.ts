@@ -16,6 +16,8 @@ export class EventReader {
   /** The body so far; of a stream of events those that came wholly, and the rest when nothing more comes. */
   text = "";
   #rest = "";
+  /** The last character of the rest: a large one is not searched again with every chunk. */
+  #tail = "";
   /** Bytes read. */
   bytes = 0;
   status = 0;
@@ -42,9 +44,12 @@ export class EventReader {
       this.headers = response.headers;
       response.on("data", (chunk: Buffer) => {
         this.bytes += chunk.length;
-        this.#rest += decoder.write(chunk);
-        const last = this.#rest.lastIndexOf("\n\n");
-        this.#take(!isEvents ? undefined : last < 0 ? 0 : last + 2);
+        const text = this.#tail + decoder.write(chunk);
+        const before = this.#rest.length - this.#tail.length;
+        const last = text.lastIndexOf("\n\n");
+        this.#rest += text.slice(this.#tail.length);
+        this.#tail = text.slice(-1);
+        this.#take(!isEvents ? undefined : last < 0 ? 0 : before + last + 2);
       });
       response.on("end", () => {
         this.ended = response.complete;
@@ -111,8 +116,11 @@ export class EventReader {
 
   /** @param end of what came wholly */
   #take(end = this.#rest.length): void {
-    this.text = (this.forgetful ? this.text.slice(-4096) : this.text) + this.#rest.slice(0, end);
-    this.#rest = this.#rest.slice(end);
+    if (end > 0) {
+      this.text = (this.forgetful ? this.text.slice(-4096) : this.text) + this.#rest.slice(0, end);
+      this.#rest = this.#rest.slice(end);
+      if (this.#rest === "") this.#tail = "";
+    }
     this.#notify();
   }
 

@@ -238,6 +238,9 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "mcp.listServers": FREE,
   "mcp.getServer": FREE,
   "mcp.listTools": FREE,
+  "mcp.listPrompts": FREE,
+  "mcp.listResources": FREE,
+  "mcp.listResourceTemplates": FREE,
   "mcp.invokeTool": {
     kind: "object",
     request: (of) => ({
@@ -272,6 +275,28 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   },
   "observability.getTrace": { kind: "object", request: (of) => ({ path: `/observability/traces/${of.trace}` }) },
   "observability.getSpan": { kind: "object", request: (of) => ({ path: `/observability/spans/${of.span}` }) },
+  "observability.memoryUsers": {
+    kind: "list",
+    request: () => ({ path: "/observability/memory/users?limit=200" }),
+    ids: ({ users }) => users.map(({ userId }: Loose) => userId),
+    owned: () => [],
+  },
+  "observability.memoryConversations": {
+    kind: "list",
+    request: () => ({ path: "/observability/memory/conversations?limit=200" }),
+    ids: ({ conversations }) => conversations.map(({ id }: Loose) => id),
+    owned: (of) => [of.conversation],
+  },
+  "observability.memoryMessages": {
+    kind: "object",
+    request: (of) => ({ path: `/observability/memory/conversations/${of.conversation}/messages` }),
+  },
+  "observability.workingMemory": {
+    kind: "object",
+    request: (of) => ({
+      path: `/observability/memory/working-memory?scope=conversation&conversationId=${of.conversation}`,
+    }),
+  },
   "platform.health": FREE,
   "platform.metrics": FREE,
   "platform.readiness": FREE,

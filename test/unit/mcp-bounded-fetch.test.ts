@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { boundedFetch } from "../../core/mcp/bounded-fetch.ts";
+import { boundedFetch } from "../../core/mcp/connection.ts";
 
 test("boundedFetch: a body of more than 4 MiB ends with an error, also that of a reply which is an error itself", async (t) => {
   const server = createServer((request, response) => {

@@ -1,8 +1,8 @@
 /** Texts of foreign MCP servers that are kept for agents. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ContextTexts } from "../../core/mcp/client.ts";
 import type { McpConnection } from "../../core/mcp/connection.ts";
-import { ContextTexts } from "../../core/mcp/context-texts.ts";
 import { ToolUnavailable } from "../../core/tools/tool.ts";
 import { silent } from "../support/providers.ts";
 

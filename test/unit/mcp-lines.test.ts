@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
-import { readLines } from "../../core/mcp/lines.ts";
+import { readLines } from "../../core/mcp/connection.ts";
 
 async function linesOf(chunks: readonly string[]): Promise<string[]> {
   const stream = new PassThrough();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { McpConnection } from "../../core/mcp/connection.ts";
-import { UserConnections } from "../../core/mcp/user-connections.ts";
+import { UserConnections } from "../../core/mcp/user-calls.ts";
 import type { UserCredentials } from "../../core/mcp/user-credentials.ts";
 import { until } from "../support/probe.ts";
 

@@ -305,7 +305,8 @@ export class ModelStep {
     const { part } = pending;
     const providerOptions = mergeMetadata(this.#inputMetadata?.get(toolCallId), call.providerMetadata);
     const whole = providerOptions === undefined ? part : { ...part, providerMetadata: providerOptions };
-    this.#outcome.toolCalls.push(withThoughts(whole, this.#thoughts()));
+    const thoughts = this.#thoughts();
+    this.#outcome.toolCalls.push(thoughts === null ? whole : withThoughts(whole, thoughts));
     this.content.push({ ...part, toolName: modelToolName(part.toolName), providerOptions });
     if (part.providerExecuted !== true) this.calls.push(pending);
     if (!this.#runCalls.isForClient(part.toolName)) return this.#sink.part(whole);
@@ -314,11 +315,15 @@ export class ModelStep {
   }
 
   /** Those before the first call: it carries them for all. */
-  #thoughts(): Thought[] {
-    if (this.content.some(({ type }) => type === "tool-call")) return [];
-    return this.content.flatMap((part) =>
-      part.type === "reasoning" ? [{ text: part.text, providerMetadata: part.providerOptions }] : [],
-    );
+  #thoughts(): Thought[] | null {
+    let thoughts: Thought[] | null = null;
+    for (const part of this.content) {
+      if (part.type === "tool-call") return null;
+      if (part.type !== "reasoning") continue;
+      thoughts ??= [];
+      thoughts.push({ text: part.text, providerMetadata: part.providerOptions });
+    }
+    return thoughts;
   }
 
   /** Only now it is known whether the calls are whole. */

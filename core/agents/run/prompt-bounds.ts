@@ -91,8 +91,8 @@ export class PromptBounds {
   readonly #plan: RunPlan;
   /** The user's message of this turn. */
   readonly #kept: LanguageModelV3Message | undefined;
-  /** Messages whose results are no longer than they may be. */
-  #clipped: WeakSet<LanguageModelV3Message> | null = null;
+  /** So many messages of the prompt were sent before: their results are no longer than they may be. */
+  #sent = 0;
   /** Estimated tokens of the last prompt without correction; 0 when none was needed. */
   #estimated = 0;
   /** What was last shortened, and for which model. */
@@ -107,13 +107,12 @@ export class PromptBounds {
 
   /** What is sent of a prompt. */
   fit(prompt: Prompt): Prompt {
-    let fitted = this.#clip(prompt);
+    this.#clip(prompt);
     const limit = this.#limit();
-    if (limit !== undefined) {
-      fitted = this.#fit(fitted, limit / this.#plan.chain.learned.ratio);
-      // What a file counts is not known from its size: it says nothing of texts.
-      this.#estimated = hasFiles(fitted) ? 0 : this.#estimate(fitted);
-    }
+    const fitted = limit === undefined ? prompt : this.#fit(prompt, limit / this.#plan.chain.learned.ratio);
+    // What a file counts is not known from its size: it says nothing of texts.
+    if (limit !== undefined) this.#estimated = hasFiles(fitted) ? 0 : this.#estimate(fitted);
+    this.#sent = fitted.length;
     this.#plan.turn?.told(fitted);
     return fitted;
   }
@@ -142,6 +141,7 @@ export class PromptBounds {
     if (shorter === prompt) return null;
     this.#estimated = hasFiles(shorter) ? 0 : this.#estimate(shorter);
     this.#shortened = { prompt: shorter, learned };
+    this.#sent = shorter.length;
     if (stated !== null) this.#stated = { learned, limit: stated.limit };
     this.#plan.call.logger.warn({ model: this.#plan.chain.id }, "the prompt is too long for the model: shortened");
     return shorter;
@@ -175,20 +175,17 @@ export class PromptBounds {
     return bytes / BYTES_PER_TOKEN;
   }
 
-  #clip(prompt: Prompt): Prompt {
-    if (!prompt.some(({ role }) => role === "tool")) return prompt;
+  /** Messages are added at the end only. */
+  #clip(prompt: Prompt): void {
     const { tools, toolOutput } = this.#plan;
-    this.#clipped ??= new WeakSet();
-    const clipped = this.#clipped;
-    return prompt.map((message) => {
-      if (message.role !== "tool" || clipped.has(message)) return message;
-      const shown = clipResults(
+    for (let index = this.#sent; index < prompt.length; index++) {
+      const message = prompt[index]!;
+      if (message.role !== "tool") continue;
+      prompt[index] = clipResults(
         message,
         (name) => tools.byName.get(ownToolName(tools, name))?.outputLimit ?? toolOutput,
       );
-      clipped.add(shown);
-      return shown;
-    });
+    }
   }
 }
 

@@ -9,10 +9,8 @@ import { ownToolName, type ToolSet } from "./tool-set.ts";
 export class RunCalls {
   readonly #tools: ToolSet;
   readonly #prompt: readonly LanguageModelV3Message[];
-  /** By the ids of the model. Made when the first call comes, as is the other: most runs have none. */
-  #calls: Map<string, LatestCall> | null = null;
-  /** Ids of the calls of the run and of its prompt. */
-  #taken: Set<string> | null = null;
+  /** By the ids of the model; null at ids that are taken otherwise. Made when the first call comes: most runs have none. */
+  #calls: Map<string, LatestCall | null> | null = null;
   #step = 0;
 
   constructor(tools: ToolSet, prompt: readonly LanguageModelV3Message[]) {
@@ -55,13 +53,12 @@ export class RunCalls {
   }
 
   #add(id: string): LatestCall {
-    this.#calls ??= new Map();
-    this.#taken ??= callIds(this.#prompt);
+    this.#calls ??= callsOf(this.#prompt);
     let count = this.#calls.get(id)?.count ?? 1;
     let own = id;
-    while (own === "" || this.#taken.has(own)) own = `${id || "call"}_${++count}`;
-    this.#taken.add(own);
+    while (own === "" || this.#calls.has(own)) own = `${id || "call"}_${++count}`;
     const call = { own, count, begunIn: 0 };
+    if (own !== id) this.#calls.set(own, null);
     this.#calls.set(id, call);
     return call;
   }
@@ -77,11 +74,11 @@ interface LatestCall {
   begunIn: number;
 }
 
-function callIds(prompt: readonly LanguageModelV3Message[]): Set<string> {
-  const ids = new Set<string>();
+function callsOf(prompt: readonly LanguageModelV3Message[]): Map<string, null> {
+  const calls = new Map<string, null>();
   for (const { role, content } of prompt) {
     if (role !== "assistant") continue;
-    for (const part of content) if (part.type === "tool-call") ids.add(part.toolCallId);
+    for (const part of content) if (part.type === "tool-call") calls.set(part.toolCallId, null);
   }
-  return ids;
+  return calls;
 }

@@ -43,17 +43,19 @@ export async function runToolCalls(
   const waits = step > 0 && record?.waitsAt !== undefined;
   let open = calls.length;
   let isShown = false;
-  const told = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
-    const wait = sink.part(part);
-    if (waits && part.type === "tool-approval-request") return wait;
-    const last = --open === 0 ? answered() : undefined;
-    return last === undefined ? wait : Promise.all([wait, last]);
-  };
-  /** The journal has the result before the next call of the model, and with it that the sink has got it. */
-  const tell = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
-    if (record === null || part.type === "tool-approval-request") return told(part);
-    const recorded = record.recordResult(step, part);
-    return Promise.all([recorded, told(part)]);
+  const tell = {
+    reader(part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined {
+      const wait = sink.part(part);
+      if (waits && part.type === "tool-approval-request") return wait;
+      const last = --open === 0 ? answered() : undefined;
+      return last === undefined ? wait : Promise.all([wait, last]);
+    },
+    /** The journal has the result before the next call of the model, and with it that the sink has got it. */
+    all(part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined {
+      if (record === null || part.type === "tool-approval-request") return tell.reader(part);
+      const recorded = record.recordResult(step, part);
+      return Promise.all([recorded, tell.reader(part)]);
+    },
   };
   let known: Map<PendingCall, Answer> | null = null;
   if (record !== null) {
@@ -68,7 +70,7 @@ export async function runToolCalls(
       if (part === undefined) continue;
       known.set(call, answerTo(part, outputOf(part)));
       if (part.type === "tool-result") results[index] = part;
-      void told(part);
+      void tell.reader(part);
     }
     if (open > 0) record.goOn();
   }
@@ -105,13 +107,13 @@ export async function runToolCalls(
           outcome.approvals.push(failed.approval);
           isShown = plan.clientApproves;
         }
-        const wait = tell(failed.part);
+        const wait = tell.all(failed.part);
         if (wait !== undefined) await wait;
         return failed.output === null ? null : answerTo(call.part, failed.output);
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
-      const wait = tell(result);
+      const wait = tell.all(result);
       if (wait !== undefined) await wait;
       return answerTo(call.part, toolOutput(output));
     }),
@@ -218,16 +220,8 @@ function callTool(of: StepCall, call: CallToRun): unknown {
 function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: CallToRun): RunToolContext {
   const { plan, step, sink, span, usage } = of;
   const { context, memory } = plan.settings;
-  const { userId, conversationId } = memory;
-  const { agentId } = plan.call;
-  const approval = {
-    userId,
-    ...approvalPlace(plan, brings),
-    ...brings,
-    agentId,
-    toolCallId,
-    ...recorded(plan, step),
-  };
+  const { conversationId } = memory;
+  const approval = approvalClaim(of, toolCallId, brings);
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
   const progress = progressTo(sink, toolCallId, toolName);
   return {
@@ -244,15 +238,21 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
 }
 
 /** Who takes the answer: the run itself, or the client, with what it brings. */
-function approvalPlace({ record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
-  const { userId = "" } = settings.memory;
-  if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
-  return { kind: "chat" };
-}
-
-function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
-  if (record === null) return null;
-  return { record, since: record.since, isRepeated: record.answer(step) !== undefined };
+function approvalClaim({ plan, step }: StepCall, toolCallId: string, brings: CallToRun["brings"]): ApprovalClaim {
+  const { record, settings, call } = plan;
+  const { userId } = settings.memory;
+  const { agentId } = call;
+  if (record === null) return { kind: "chat", userId, agentId, toolCallId, ...brings };
+  const own = {
+    ...brings,
+    agentId,
+    toolCallId,
+    record,
+    since: record.since,
+    isRepeated: record.answer(step) !== undefined,
+  };
+  if (brings !== undefined || record.waitsAt === undefined) return { kind: "chat", userId, ...own };
+  return { kind: "step", userId: userId ?? "", ...record.waitsAt, ...own };
 }
 
 function unknownToolMessage(plan: RunPlan, name: string): string {

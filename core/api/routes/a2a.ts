@@ -1,26 +1,23 @@
 /** Agent cards, and the A2A protocol that they describe. */
 import type { Card } from "../../a2a/cards.ts";
 import type { Service } from "../../app/service.ts";
+import { JSON_TYPE } from "../../http/encode.ts";
 import type { Context, PageReply, RawReply } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import { get, post, rpcErrors } from "./row.ts";
+import { findAgent } from "./agents.ts";
+import { get, post, rpcErrors, show } from "./row.ts";
 
-const JSON_TYPE = "application/json; charset=utf-8";
 /** How long a card may be cached: it changes only with the manifest. */
 const CARD_MAX_AGE_SECONDS = 300;
 
 /** Keys are public, and the same for everybody. */
 const KEYS_HEADERS = ["cache-control", `public, max-age=${CARD_MAX_AGE_SECONDS}`];
 
-const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
-
 /** Clients of 0.3 say no version: they find its fields beside. */
 function findCard({ service, client, headers }: Context<Service>, id: string): Card {
   const isDual = !/^\s*1\./.test(headers["a2a-version"] ?? "");
-  const card = service.cardOf(id, isDual, service.originFor(client));
-  if (card === undefined) throw unknownAgent(id);
-  return card;
+  return service.cardOf(findAgent(service, id).id, isDual, service.originFor(client))!;
 }
 
 /** A card, which only the client may cache: discovery may need a key, so shared caches must not keep it. */
@@ -46,8 +43,7 @@ const bareCard = (path: string, operation: string, summary: string) =>
   get(path, operation, summary, { ...BARE, handle: ({ params }, call) => cardPage(call, params.id!) });
 
 export const A2A_ROUTES = [
-  get("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
-    group: "discovery",
+  show("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
     output: "AgentCard",
     readsHeaders: true,
     handle: ({ params }, call) => new Serialized(findCard(call, params.id!).json),
@@ -64,8 +60,7 @@ export const A2A_ROUTES = [
   }),
   bareCard("/.well-known/:id/agent-card.json", "a2a.knownCard", "The A2A card of an agent, without an envelope"),
   bareCard("/a2a/:id/.well-known/agent-card.json", "a2a.ownCard", "The A2A card of an agent, below its own address"),
-  get("/.well-known/jwks.json", "a2a.keys", "The keys that sign push notifications", {
-    group: "discovery",
+  show("/.well-known/jwks.json", "a2a.keys", "The keys that sign push notifications", {
     description:
       "Receivers of A2A push notifications check signatures with them. Always public. 404 unless `server.push.enabled`.",
     failures: ["not_found"],
@@ -89,8 +84,7 @@ export const A2A_ROUTES = [
     async handle({ params, body }, call) {
       const { service } = call;
       const began = performance.now();
-      const agent = service.agents.get(params.id!);
-      if (agent === undefined) throw unknownAgent(params.id!);
+      const agent = findAgent(service, params.id!);
       return service.a2a.answer({ agent, card: () => findCard(call, agent.id).json, body, began }, call);
     },
   }),

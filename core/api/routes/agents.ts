@@ -3,8 +3,8 @@ import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import type { EventOutput } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
-import { notFound } from "../../lib/errors.ts";
-import { get, post } from "./row.ts";
+import { notFound, quoted } from "../../lib/errors.ts";
+import { manage, post } from "./row.ts";
 
 export const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 
@@ -19,7 +19,7 @@ export const CHAT_EVENTS = {
 /** @throws ServiceError `not_found` */
 export function findAgent(service: Service, id: string) {
   const agent = service.agents.get(id);
-  if (agent === undefined) throw notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
+  if (agent === undefined) throw notFound(`agent ${quoted(id)} does not exist`);
   return agent;
 }
 
@@ -27,13 +27,11 @@ export function findAgent(service: Service, id: string) {
 export const GENERATION = { bodyClass: "generation", failures: ["conflict"] } as const;
 
 export const AGENT_ROUTES = [
-  get("/agents", "agents.list", "List agents", {
-    group: "management",
+  manage("/agents", "agents.list", "List agents", {
     output: "AgentList",
     handle: (_input, { service }) => service.agentList(),
   }),
-  get("/agents/:id", "agents.get", "Inspect an agent", {
-    group: "management",
+  manage("/agents/:id", "agents.get", "Inspect an agent", {
     output: "AgentDetail",
     handle: ({ params }, { service }) => findAgent(service, params.id!).detail(),
   }),
@@ -72,8 +70,7 @@ export const AGENT_ROUTES = [
     output: { events: "ObjectStreamEvent", failure: STREAM_FAILURE },
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).streamObject(body, call),
   }),
-  get("/agents/:id/history", "agents.history", "List the runs of an agent, newest first", {
-    group: "management",
+  manage("/agents/:id/history", "agents.history", "List the runs of an agent, newest first", {
     query: "HistoryQuery",
     output: "HistoryPage",
     handle({ params, query }, call) {

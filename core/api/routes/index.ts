@@ -10,6 +10,7 @@ import { DOCS_ROUTES } from "./docs.ts";
 import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
 import { OBSERVABILITY_ROUTES } from "./observability.ts";
+import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { OPENAI_ROUTES } from "./openai.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { RUN_ROUTES } from "./runs.ts";
@@ -28,6 +29,7 @@ export const ROUTES: readonly Route<Service>[] = [
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
   ...OPENAI_ROUTES,
+  ...OBSERVABILITY_LOG_ROUTES,
   ...MCP_ROUTES,
   ...OBSERVABILITY_ROUTES,
   ...UPDATE_ROUTES,

@@ -2,30 +2,27 @@
 import type { InvokeMcpToolRequest, McpCallResult } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
 import type { Context, Method, Route } from "../../http/route.ts";
-import { notFound } from "../../lib/errors.ts";
+import { notFound, quoted } from "../../lib/errors.ts";
 import type { Exposed } from "../../mcp/exposed.ts";
 import { parseError } from "../../mcp/rpc.ts";
 import type { McpServer } from "../../mcp/servers.ts";
 import { perform } from "./perform.ts";
-import { get, post, rpcErrors } from "./row.ts";
+import { post, rpcErrors, show } from "./row.ts";
 
 const STATELESS =
   "Always 405: the server keeps no sessions. Who wants to hear of changes sends `subscriptions/listen`.";
 const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
 
 export const MCP_ROUTES: readonly Route<Service>[] = [
-  get("/mcp/servers", "mcp.listServers", "List MCP servers", {
-    group: "discovery",
+  show("/mcp/servers", "mcp.listServers", "List MCP servers", {
     output: "McpServerList",
     handle: (_input, { service }) => ({ servers: [...service.mcpServers.values()].map(({ record }) => record) }),
   }),
-  get("/mcp/servers/:serverId", "mcp.getServer", "Inspect an MCP server", {
-    group: "discovery",
+  show("/mcp/servers/:serverId", "mcp.getServer", "Inspect an MCP server", {
     output: "McpServer",
     handle: ({ params }, { service }) => findServer(service, params.serverId!).record,
   }),
-  get("/mcp/servers/:serverId/tools", "mcp.listTools", "List the tools of an MCP server", {
-    group: "discovery",
+  show("/mcp/servers/:serverId/tools", "mcp.listTools", "List the tools of an MCP server", {
     output: "McpToolList",
     handle({ params }, { service }) {
       const { record, tools } = findServer(service, params.serverId!);
@@ -37,6 +34,20 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
       return { server: record, tools: listed };
     },
   }),
+  // What other MCP servers have beside tools: clients that ask for all of it get empty lists.
+  ...(
+    [
+      ["prompts", "Prompts", "McpPromptList"],
+      ["resources", "Resources", "McpResourceList"],
+      ["resource-templates", "ResourceTemplates", "McpResourceTemplateList"],
+    ] as const
+  ).map(([path, what, output]) =>
+    show(`/mcp/servers/:serverId/${path}`, `mcp.list${what}`, `List the ${path} of an MCP server: none`, {
+      output,
+      handle: ({ params }, { service }) =>
+        findServer(service, params.serverId!) && { [what[0]!.toLowerCase() + what.slice(1)]: [] },
+    }),
+  ),
   post("/mcp/servers/:serverId/tools/:toolName", "mcp.invokeTool", "Call a tool of an MCP server without MCP", {
     description: "A failure is an error of the API, with its status; over MCP it is a result with `isError`.",
     body: "InvokeMcpToolRequest",
@@ -62,7 +73,7 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     summary,
     description,
     ...(method === "POST"
-      ? { checks: { body: () => true }, schemas: { body: MESSAGE } }
+      ? { checks: { body: () => true }, schemas: { body: MESSAGE }, failures: ["not_acceptable"] }
       : { failures: ["method_not_allowed"] }),
     readsHeaders: true,
     pages: "allowed",
@@ -79,15 +90,14 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
 
 function findServer(service: Service, id: string): McpServer<Service> {
   const server = service.mcpServers.get(id);
-  if (server === undefined) throw notFound(`MCP server ${JSON.stringify(id.slice(0, 128))} does not exist`);
+  if (server === undefined) throw notFound(`MCP server ${quoted(id)} does not exist`);
   return server;
 }
 
 async function invoke(call: Context<Service>, serverId: string, name: string, body: InvokeMcpToolRequest) {
   const server = findServer(call.service, serverId);
   const tool = server.tools.get(name);
-  if (tool === undefined)
-    throw notFound(`MCP server ${JSON.stringify(serverId)} has no tool ${JSON.stringify(name.slice(0, 128))}`);
+  if (tool === undefined) throw notFound(`MCP server ${quoted(serverId)} has no tool ${quoted(name)}`);
   return run(call, tool, body.arguments ?? {}, body.context);
 }
 

@@ -1,10 +1,10 @@
 /** Probes and metrics. */
 
 import type { Service } from "../../app/service.ts";
+import { JSON_TYPE } from "../../http/encode.ts";
 import type { PageReply } from "../../http/route.ts";
-import { get } from "./row.ts";
+import { get, observe } from "./row.ts";
 
-const JSON_TYPE = "application/json; charset=utf-8";
 /** Not cached: an old reply would say nothing about the current state. */
 const FRESH = ["cache-control", "no-store"];
 
@@ -17,21 +17,23 @@ export const PLATFORM_ROUTES = [
   get("/readyz", "platform.readiness", "Whether the service takes requests", {
     group: "probe",
     output: { bare: "Readiness", type: JSON_TYPE },
-    handle: (_input, { service }) => (service.stopping ? STOPPING : readiness(service)),
+    handle: (_input, { service }) => (service.stopping ? unready({ status: "stopping" }) : readiness(service)),
   }),
-  get("/metrics", "platform.metrics", "What is counted, for Prometheus", {
-    group: "observability",
+  observe("/metrics", "platform.metrics", "What is counted, for Prometheus", {
     description: "Counters, gauges and histograms in the text format of Prometheus, version 0.0.4.",
     output: { page: "text/plain; version=0.0.4; charset=utf-8" },
     handle: async (_input, { service }): Promise<PageReply> => ({ body: await service.metrics.text(), headers: FRESH }),
   }),
 ];
 
-const STOPPING: PageReply = { status: 503, body: '{"status":"stopping"}', headers: [...FRESH, "retry-after", "1"] };
+const unready = (why: object): PageReply => ({
+  status: 503,
+  body: JSON.stringify(why),
+  headers: [...FRESH, "retry-after", "1"],
+});
 
 async function readiness({ store }: Service): Promise<PageReply> {
   const problem = await store.problem();
   if (problem === null) return { body: '{"status":"ready"}', headers: FRESH };
-  const body = JSON.stringify({ status: "unavailable", reason: problem });
-  return { status: 503, body, headers: [...FRESH, "retry-after", "1"] };
+  return unready({ status: "unavailable", reason: problem });
 }

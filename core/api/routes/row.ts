@@ -11,7 +11,7 @@ type Details<Q extends InputSchemaId | undefined, B extends InputSchemaId | unde
   Row<Q, B>,
   "method" | "path" | "operation" | "summary" | "group" | "output"
 > & {
-  /** Default: `execution`. */
+  /** Default: that of the verb. */
   group?: Row<Q, B>["group"];
   /** The name of a schema stands for a value of it in the envelope. */
   output: RouteOutput | Extract<RouteOutput, { json: unknown }>["json"];
@@ -19,7 +19,7 @@ type Details<Q extends InputSchemaId | undefined, B extends InputSchemaId | unde
 
 /** Rows of one verb. `query` and `body` of a row decide the types of its handler's input. */
 const rowsOf =
-  (method: Method) =>
+  (method: Method, group: Route<Service>["group"] = "execution") =>
   <const Q extends InputSchemaId | undefined = undefined, const B extends InputSchemaId | undefined = undefined>(
     path: string,
     operation: string,
@@ -31,12 +31,16 @@ const rowsOf =
       path,
       operation,
       summary,
-      group: "execution",
+      group,
       ...details,
       output: typeof output === "string" ? { json: output } : output,
     }) as Route<Service>;
 
 export const get = rowsOf("GET");
+/** For operators: what is there, what is exposed, and what has happened. */
+export const manage = rowsOf("GET", "management");
+export const show = rowsOf("GET", "discovery");
+export const observe = rowsOf("GET", "observability");
 export const post = rowsOf("POST");
 export const patch = rowsOf("PATCH");
 export const del = rowsOf("DELETE");
@@ -56,6 +60,7 @@ export function rpcErrors(code: number): ErrorForm {
 const RPC_SCHEMAS: Partial<Record<ErrorKind, string>> = {
   unsupported_media_type: "RpcFailure",
   method_not_allowed: "RpcFailure",
+  not_acceptable: "RpcFailure",
   invalid_input: "RpcOrServiceFailure",
   internal: "RpcOrServiceFailure",
 };

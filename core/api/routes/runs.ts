@@ -5,7 +5,7 @@ import type { Context, EventReply } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { parseEventCursor } from "../../workflows/begin.ts";
 import { CHAT_EVENTS, findAgent, STREAM_FAILURE } from "./agents.ts";
-import { get, post } from "./row.ts";
+import { get, manage, post } from "./row.ts";
 
 /** The runs as the caller sees them. @throws ServiceError `not_found` for an unknown agent */
 function open(agentId: string, call: Context<Service>) {
@@ -14,8 +14,7 @@ function open(agentId: string, call: Context<Service>) {
 }
 
 export const RUN_ROUTES = [
-  get("/agents/:id/runs", "runs.list", "List the kept runs of an agent, newest first", {
-    group: "management",
+  manage("/agents/:id/runs", "runs.list", "List the kept runs of an agent, newest first", {
     query: "RunsQuery",
     output: "AgentRunList",
     handle: ({ params: { id }, query }, call) => open(id!, call).list(id!, query),

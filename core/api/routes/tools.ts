@@ -2,14 +2,13 @@
 
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
-import { notFound } from "../../lib/errors.ts";
+import { notFound, quoted } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import { executeTool, toolResultText } from "../../tools/execute.ts";
-import { get, post } from "./row.ts";
+import { manage, post } from "./row.ts";
 
 export const TOOL_ROUTES = [
-  get("/tools", "tools.list", "List tools", {
-    group: "management",
+  manage("/tools", "tools.list", "List tools", {
     output: "ToolList",
     handle: (_input, { service }) => service.toolList(),
   }),
@@ -25,7 +24,7 @@ export const TOOL_ROUTES = [
 
 function execute(service: Service, name: string, body: { input: unknown; context?: object }, call: Context<Service>) {
   const tool = service.tools.get(name);
-  if (tool === undefined) throw notFound(`tool ${JSON.stringify(name.slice(0, 128))} does not exist`);
+  if (tool === undefined) throw notFound(`tool ${quoted(name)} does not exist`);
   const started = performance.now();
   const finish = (result: unknown) => {
     // Milliseconds, rounded to microseconds.

@@ -6,7 +6,7 @@ import { principalOf } from "../../identity/principal.ts";
 import { executionIdParam, executionQuery, parseEventCursor } from "../../workflows/begin.ts";
 import type { WorkflowAccess } from "../../workflows/workflows.ts";
 import { STREAM_FAILURE } from "./agents.ts";
-import { get, post } from "./row.ts";
+import { get, manage, post } from "./row.ts";
 
 /** The workflows as the caller sees them. */
 const open = (call: Context<Service>): WorkflowAccess =>
@@ -19,18 +19,15 @@ async function begun(id: string, body: ExecuteWorkflowRequest, call: Context<Ser
 }
 
 export const WORKFLOW_ROUTES = [
-  get("/workflows", "workflows.list", "List workflows", {
-    group: "management",
+  manage("/workflows", "workflows.list", "List workflows", {
     output: "WorkflowList",
     handle: (_input, { service }) => service.workflows.list(),
   }),
-  get("/workflows/:id", "workflows.get", "Inspect a workflow", {
-    group: "management",
+  manage("/workflows/:id", "workflows.get", "Inspect a workflow", {
     output: "WorkflowDetail",
     handle: ({ params }, { service }) => service.workflows.detail(params.id!),
   }),
-  get("/workflows/executions", "workflows.listExecutions", "List executions, newest first", {
-    group: "management",
+  manage("/workflows/executions", "workflows.listExecutions", "List executions, newest first", {
     description:
       "`metadata.KEY=VALUE` keeps those whose metadata has the key with that text or JSON value; it may be given for several keys.",
     query: "ExecutionsQuery",
@@ -121,8 +118,7 @@ export const WORKFLOW_ROUTES = [
     handle: ({ params, query, body }, call) =>
       open(call).cancel(params.id!, executionIdParam(params), body.reason, query.userId),
   }),
-  get("/workflows/:id/executions/:executionId/state", "workflows.getState", "Inspect the state of an execution", {
-    group: "management",
+  manage("/workflows/:id/executions/:executionId/state", "workflows.getState", "Inspect the state of an execution", {
     query: "OwnerQuery",
     holds: true,
     output: "ExecutionState",

@@ -4,7 +4,6 @@
  *
  * A reload makes the next generation of the service beside the current one: kept stages stay as they are, all others are made anew.
  */
-
 import { sep } from "node:path";
 import { A2a } from "../../a2a/a2a.ts";
 import { compileAgents } from "../../agents/compile.ts";
@@ -19,26 +18,111 @@ import { logFeed } from "../../api/sockets/log-news.ts";
 import { accessProblems, compileAccess } from "../../auth/classes.ts";
 import { openVerifier } from "../../auth/provider.ts";
 import { compilePattern } from "../../http/pattern.ts";
-import type { Problem } from "../../lib/errors.ts";
+import { CommitConflict, messageOf, type Problem } from "../../lib/errors.ts";
 import { createSchemaCompiler } from "../../lib/json-schema.ts";
 import { PROJECT } from "../../lib/version.ts";
 import { ListChanges } from "../../mcp/list-changes.ts";
 import { createMcpServers } from "../../mcp/servers.ts";
 import { LogRing } from "../../observability/log-ring.ts";
+import type { Meters } from "../../observability/metrics/meters.ts";
 import { MetricsPage } from "../../observability/metrics/page.ts";
 import { openOtlp } from "../../observability/otlp/open.ts";
 import { createTracer } from "../../observability/tracer.ts";
 import { Responses } from "../../openai/responses.ts";
 import { Platform } from "../../platform/platform.ts";
 import { KeptRuns } from "../../runs/kept-runs.ts";
+import { KeptReplies } from "../../storage/kept-replies.ts";
+import { Membership } from "../../storage/membership.ts";
+import { createMemoryStore } from "../../storage/memory-store.ts";
+import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
+import { isPostgresUrl, parsePostgresUrl } from "../../storage/postgres-settings.ts";
+import { isShared, type Store } from "../../storage/store.ts";
+import { boundUsers } from "../../storage/stored-bytes.ts";
 import { openTraces } from "../../traces/open.ts";
 import { openWorkflows } from "../../workflows/open.ts";
 import type { Service } from "../service.ts";
 import { memories, memoryDomain } from "./memories.ts";
 import type { Parts } from "./parts.ts";
 import { fixedBy, kept, type Stage } from "./stage.ts";
-import { membership, pluginHost, pluginStorage, replies, store } from "./store.ts";
 import { approvalInbox, approvals, declaredTools, mcpClients, models, tools } from "./tools.ts";
+
+/* Stages: the store of the manifest, and the storage of plugins. */
+
+// Wraps a store to count and time its commits, without making anybody wait longer.
+
+const measured = (store: Store, meters: Pick<Meters, "commits" | "commitDurations">): Store => ({
+  ...store,
+  commit(commit) {
+    const started = performance.now();
+    const committed = store.commit(commit);
+    committed.then(
+      () => {
+        meters.commits.count("ok");
+        meters.commitDurations.observe(performance.now() - started);
+      },
+      (error) => meters.commits.count(error instanceof CommitConflict ? "conflict" : "error"),
+    );
+    return committed;
+  },
+});
+
+type StoreNeeds = "manifest" | "loaded" | "registry" | "host" | "meters" | "options";
+
+const store: Stage<StoreNeeds, "store"> = async (parts, failed) => {
+  const { store: opened, problems } = await openOrCheck(parts, failed);
+  const { manifest, meters } = parts;
+  const { store, bound } = await boundUsers(measured(opened, meters), () =>
+    meters.limits.count("server.limits.stored"),
+  );
+  bound(manifest.server.limits.stored);
+  return {
+    parts: { store },
+    problems,
+    adopt: ({ manifest }) => ({ apply: () => bound(manifest.server.limits.stored) }),
+    async end() {
+      // Closed first, so that what plugins write while they close still finds the store open.
+      await parts.host.close();
+      await store.close();
+    },
+  };
+};
+
+/** Opens the manifest's store, or one in memory when it must not be opened, so that everything else can be checked. */
+async function openOrCheck(
+  { manifest: { store: url }, loaded: { folder }, registry, host, options }: Pick<Parts, StoreNeeds>,
+  failed: boolean,
+): Promise<{ store: Store; problems: Problem[] }> {
+  const problems: Problem[] = [];
+  try {
+    if (isPostgresUrl(url)) parsePostgresUrl(url);
+    if (options.store && !failed)
+      return { store: await openStore(url, { logger: options.logger, registry, host, folder }), problems };
+    if (url.startsWith("sqlite:")) parseSqliteUrl(url, folder);
+  } catch (error) {
+    problems.push({ path: ["store"], message: messageOf(error).replace(/^store: /, "") });
+  }
+  return { store: createMemoryStore(), problems };
+}
+
+/** The host of one generation's plugins, which are closed when all stages that use them have ended. */
+const pluginHost: Stage<"host", never> = ({ host }) => ({ parts: {}, end: () => host.close() });
+
+/** Starts before everything that leaves open work in the store, and ends after it. */
+const membership: Stage<"store" | "options", "membership"> = ({ store, options: { logger } }) => {
+  const membership = isShared(store) ? new Membership(store, { logger }) : null;
+  return { parts: { membership }, begin: () => membership?.start(), end: () => membership?.release() };
+};
+
+const replies: Stage<"store" | "membership" | "options", "replies"> = ({ store, membership, options }) => {
+  const replies = new KeptReplies(store, membership, options.logger);
+  return { parts: { replies }, begin: () => replies.start(), end: () => replies.close() };
+};
+
+/** The last of all stages, so that no plugin waits for the store while it is created. */
+const pluginStorage: Stage<"namespaces" | "store", never> = ({ namespaces, store }) => {
+  namespaces.connect(store);
+  return { parts: {} };
+};
 
 // Stage: the workflows, and the engine that runs them.
 
@@ -91,7 +175,6 @@ const linked = ({
   agents,
   registry,
   schemas: createSchemaCompiler(),
-  configs: createSchemaCompiler({ defaults: true }),
   env,
   folder: loaded.folder,
   meters: meters.workflows,

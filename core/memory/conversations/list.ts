@@ -4,6 +4,7 @@ import {
   conversationKey,
   countedIndex,
   indexedConversation,
+  indexedTime,
   resourceIndex,
   resourceTotal,
   resourceTotals,
@@ -11,7 +12,7 @@ import {
   userTotal,
 } from "../../storage/keys.ts";
 import { allRows, measuredRows, rowsAt, rowsInReply, rowsOf } from "../../storage/ranges.ts";
-import type { Store } from "../../storage/store.ts";
+import type { Row, Store } from "../../storage/store.ts";
 import type { ConversationListQuery } from "../memory.ts";
 import { conversationIdentity, conversationJson, parseConversation } from "../records/conversation.ts";
 
@@ -98,76 +99,100 @@ interface Page {
   readonly total: number;
 }
 
+/** Where conversations are looked for: in a memory, those of one resource or all. */
+interface ListedPlace {
+  readonly memory: string;
+  readonly resourceId?: string | undefined;
+}
+
+type ListedQuery = Omit<ConversationListQuery, "resourceId">;
+
+/**
+ * @param places several of them have a resource each
+ * @param shown changes the text of a conversation
+ */
 export async function listConversations(
   store: Store,
-  memory: string,
-  query: ConversationListQuery,
+  places: readonly ListedPlace[],
+  query: ListedQuery,
+  shown = (conversation: string, _resourceId: string) => conversation,
 ): Promise<Serialized> {
-  const { limit, offset } = query;
-  const { numbers, total } = await findPage(store, memory, query);
+  const { limit, offset, userId } = query;
+  const { numbers, total } = await findPage(store, places, query);
   const rows = await measuredRows(store, numbers.map(conversationKey));
   const end = `],"total":${total},"limit":${limit},"offset":${offset}}`;
-  const textOf = (row: string) => (belongs(row, query) ? conversationJson(row) : null);
-  return rowsInReply(store, rows, '{"conversations":[', end, textOf);
+  return rowsInReply(store, rows, '{"conversations":[', end, (row) => {
+    // The number in an index row may have been reused for another conversation.
+    const found = conversationIdentity(row);
+    const belongs =
+      (userId ?? found.userId) === found.userId &&
+      places.some(({ resourceId = found.resourceId }) => resourceId === found.resourceId);
+    return belongs ? shown(conversationJson(row), found.resourceId) : null;
+  });
 }
 
-function findPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
-  const { userId, resourceId, orderBy } = query;
-  if (orderBy !== "updated_at") return sortedPage(store, memory, query);
-  if (userId !== undefined && resourceId !== undefined) return filteredPage(store, memory, query);
-  if (userId !== undefined) return indexPage(store, query, userIndex(memory, userId), userTotal(memory, userId));
-  if (resourceId === undefined) return wholePage(store, memory, query);
-  return indexPage(store, query, resourceIndex(memory, resourceId), resourceTotal(memory, resourceId));
-}
-
-async function indexPage(store: Store, query: ConversationListQuery, prefix: string, counter: string): Promise<Page> {
-  const range = { prefix, reverse: query.orderDirection === "DESC", limit: query.limit };
-  const [rows, total] = await Promise.all([rowsAt(store, range, query.offset), store.get(counter)]);
-  return { numbers: rows.map((row) => indexedConversation(row.key)), total: Number(total?.value ?? 0) };
-}
-
-async function wholePage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
-  const { limit, offset } = query;
-  const reverse = query.orderDirection === "DESC";
-  const { indexes, total } = await resources(store, memory);
-  const [only] = indexes;
+async function findPage(store: Store, places: readonly ListedPlace[], query: ListedQuery): Promise<Page> {
+  const { userId, orderBy, orderDirection, limit, offset } = query;
+  const reverse = orderDirection === "DESC";
+  if (orderBy !== "updated_at" || (userId !== undefined && places.some(({ resourceId }) => resourceId !== undefined))) {
+    const numbers = await sortedNumbers(store, places, query);
+    if (reverse) numbers.reverse();
+    return { numbers: numbers.slice(offset, offset + limit), total: numbers.length };
+  }
+  const { indexes, total } = await countedIndexes(store, places, userId);
   const keys =
     indexes.length === 1
-      ? (await rowsAt(store, { prefix: only!, reverse, limit }, offset)).map((row) => row.key)
+      ? (await rowsAt(store, { prefix: indexes[0]!, reverse, limit }, offset)).map((row) => row.key)
       : await mergedPage(store, indexes, { reverse, limit, offset });
   return { numbers: keys.map(indexedConversation), total };
 }
 
-async function filteredPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
-  const numbers = await matchingNumbers(store, memory, query);
-  if (query.orderDirection === "DESC") numbers.reverse();
-  return { numbers: numbers.slice(query.offset, query.offset + query.limit), total: numbers.length };
+/** The indexes of all conversations of the places or of a user in them, and how many these are. */
+async function countedIndexes(store: Store, places: readonly ListedPlace[], userId: string | undefined) {
+  const [whole] = places.filter(({ resourceId }) => resourceId === undefined);
+  if (userId === undefined && whole !== undefined) return resources(store, whole.memory);
+  const ranges = places.map(({ memory, resourceId = "" }) =>
+    userId === undefined
+      ? [resourceIndex(memory, resourceId), resourceTotal(memory, resourceId)]
+      : [userIndex(memory, userId), userTotal(memory, userId)],
+  );
+  const totals = await store.getMany(ranges.map(([, total]) => total!));
+  return {
+    indexes: ranges.map(([index]) => index!),
+    total: totals.reduce((sum, row) => sum + Number(row?.value ?? 0), 0),
+  };
 }
 
-async function sortedPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
-  const field = query.orderBy === "title" ? "title" : "createdAt";
-  const entries: { number: number; value: string }[] = [];
-  const numbers = await matchingNumbers(store, memory, query);
-  for (let start = 0; start < numbers.length; start += 1000) {
-    const numberOf = new Map(numbers.slice(start, start + 1000).map((number) => [conversationKey(number), number]));
-    for await (const rows of rowsOf(store, [...numberOf.keys()]))
-      for (const { key, value } of rows)
-        entries.push({ number: numberOf.get(key)!, value: parseConversation(value)[field] });
+/** The numbers of all matching conversations in their order. */
+async function sortedNumbers(store: Store, places: readonly ListedPlace[], query: ListedQuery): Promise<number[]> {
+  const entries = new Map<number, number | string>();
+  // A conversation that changes during the scan occurs again at its new place.
+  for (const place of places)
+    for await (const rows of indexRows(store, place, query.userId))
+      for (const { key } of rows) entries.set(indexedConversation(key), indexedTime(key));
+  const numbers = [...entries.keys()];
+  if (query.orderBy !== "updated_at") {
+    const field = query.orderBy === "title" ? "title" : "createdAt";
+    entries.clear();
+    for (let start = 0; start < numbers.length; start += 1000) {
+      const numberOf = new Map(numbers.slice(start, start + 1000).map((number) => [conversationKey(number), number]));
+      for await (const rows of rowsOf(store, [...numberOf.keys()]))
+        for (const { key, value } of rows) entries.set(numberOf.get(key)!, parseConversation(value)[field]);
+    }
   }
   // Conversations are numbered in the order of their creation, which decides between equal values.
-  entries.sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.number - b.number));
-  if (query.orderDirection === "DESC") entries.reverse();
-  const page = entries.slice(query.offset, query.offset + query.limit);
-  return { numbers: page.map((entry) => entry.number), total: entries.length };
+  return [...entries]
+    .sort(([a, one], [b, other]) => (one < other ? -1 : one > other ? 1 : a - b))
+    .map(([number]) => number);
 }
 
-/** The numbers of all matching conversations, sorted by last change. */
-async function matchingNumbers(
+/** The rows of the index of a place, of one user or of all; the last changed first if `reverse`. */
+async function* indexRows(
   store: Store,
-  memory: string,
-  { userId, resourceId }: ConversationListQuery,
-): Promise<number[]> {
-  const numbers = new Set<number>();
+  { memory, resourceId }: ListedPlace,
+  userId: string | undefined,
+  reverse = false,
+): AsyncGenerator<Row[], void> {
   const prefixes =
     userId !== undefined
       ? [userIndex(memory, userId)]
@@ -175,18 +200,27 @@ async function matchingNumbers(
         ? [resourceIndex(memory, resourceId)]
         : (await resources(store, memory)).indexes;
   const wanted = userId !== undefined && resourceId !== undefined ? JSON.stringify(resourceId) : undefined;
-  for (const prefix of prefixes) {
-    for await (const rows of allRows(store, { prefix })) {
-      for (const row of rows) {
-        if (wanted !== undefined && row.value !== wanted) continue;
-        const number = indexedConversation(row.key);
-        // A conversation that changes during the scan occurs again at its new place.
-        numbers.delete(number);
-        numbers.add(number);
-      }
+  for (const prefix of prefixes)
+    for await (const rows of allRows(store, { prefix, reverse }))
+      yield wanted === undefined ? rows : rows.filter(({ value }) => value === wanted);
+}
+
+/** How many conversations of a place are looked at for its users. */
+const MAX_COUNTED = 10_000;
+
+/** The users with conversations of a resource: how many of the newest ones are theirs, and when the last of these changed. */
+export async function usersOf(store: Store, place: ListedPlace, owner: string | undefined) {
+  const users = new Map<string, { count: number; last: number }>();
+  let left = MAX_COUNTED;
+  for await (const rows of indexRows(store, place, owner, true))
+    for (const { key, value } of rows) {
+      if (left-- === 0) return users;
+      const userId = owner ?? (JSON.parse(value) as string);
+      const known = users.get(userId);
+      if (known === undefined) users.set(userId, { count: 1, last: indexedTime(key) });
+      else known.count++;
     }
-  }
-  return [...numbers];
+  return users;
 }
 
 /** The indexes of all resources that have conversations, and the number of these conversations. */
@@ -202,11 +236,4 @@ async function resources(store: Store, memory: string): Promise<{ indexes: strin
     }
   }
   return { indexes, total };
-}
-
-/** Whether a row matches the query. The number in an index row may have been reused for another conversation. */
-function belongs(row: string, { userId, resourceId }: ConversationListQuery): boolean {
-  if (userId === undefined && resourceId === undefined) return true;
-  const found = conversationIdentity(row);
-  return (userId ?? found.userId) === found.userId && (resourceId ?? found.resourceId) === found.resourceId;
 }

@@ -275,8 +275,6 @@ export interface LinkedParts {
   readonly agents: ReadonlyMap<string, Agent>;
   readonly registry: Registry;
   readonly schemas: SchemaCompiler;
-  /** Compiles the schemas of plugin settings: their validators fill in defaults. */
-  readonly configs: SchemaCompiler;
   readonly env: Environment;
   /** The folder of the manifest, which relative paths of files start from. */
   readonly folder: string;

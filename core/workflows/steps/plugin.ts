@@ -144,7 +144,7 @@ export function compilePlugin(linking: LinkContext, work: PluginWork, at: Path):
     linking.missing.add(`step plugin ${JSON.stringify(work.use)}`);
     return null;
   }
-  const { config, problem } = configure(plugin, work.with, { compiler: linking.parts.configs });
+  const { config, problem } = configure(plugin, work.with);
   if (config === null) {
     linking.problems.push({ path: [...at, "with"], message: problem });
     return null;

@@ -7,29 +7,7 @@ import { ServiceError } from "../../../core/lib/errors.ts";
 
 const { memory } = DEFAULT_SETTINGS;
 
-const TRACE = "019aa1b2c3d4a0b1c2d3e4f5a6000001";
-
-test("GET /agents/:id/history shows a run while it runs, and how it ended", () => {
-  const history = new RingHistory("support", 32 * 1024 * 1024);
-  const run = history.begin("0b0e7a7e1f0c4c539d0b4d7f7d1b6a11", "hello", { ...memory, userId: "ada" }, TRACE);
-  const [running] = history.page(0, 10).entries;
-  assert.equal(running!.status, "running");
-  assert.equal("endTime" in running!, false);
-  assert.equal("usage" in running!, false);
-  assert.equal(running!.userId, "ada");
-  assert.equal(running!.traceId, TRACE);
-
-  history.end(run, "completed", { ...emptyRunResult(), text: "hi" });
-  const [ended] = history.page(0, 10).entries;
-  assert.equal(ended!.status, "completed");
-  assert.equal(ended!.agentId, "support");
-  assert.equal(ended!.input, "hello");
-  assert.equal(ended!.output, "hi");
-  assert.ok(Date.parse(ended!.endTime!) >= Date.parse(ended!.startTime));
-  assert.equal("conversationId" in ended!, false);
-});
-
-test("GET /agents/:id/history keeps what a failure said when it is fit to be shown", () => {
+test("RingHistory keeps what a failure said when it is fit to be shown", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);
   history.end(
     history.begin("1", "x", memory),
@@ -49,7 +27,7 @@ test("GET /agents/:id/history keeps what a failure said when it is fit to be sho
   );
 });
 
-test("GET /agents/:id/history of one user has its runs alone, in pages; an empty name means those of nobody", () => {
+test("RingHistory.page of one owner has its runs alone, in pages; an empty name means those of nobody", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);
   for (let index = 0; index < 9; index++)
     history.begin(`${index}`, "x", { ...memory, userId: ["ada", "bob", undefined][index % 3] });
@@ -59,7 +37,7 @@ test("GET /agents/:id/history of one user has its runs alone, in pages; an empty
   assert.equal(history.page(1, 2, "ada").total, 3);
 });
 
-test("GET /agents/:id/history keeps the last 1,000 runs, newest first, in pages", () => {
+test("RingHistory keeps the last 1,000 runs, newest first, in pages", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);
   for (let index = 0; index < 2500; index++)
     history.end(history.begin(`${index}`, index, memory), "completed", emptyRunResult());
@@ -77,7 +55,7 @@ test("GET /agents/:id/history keeps the last 1,000 runs, newest first, in pages"
   assert.equal(history.page(1, 3).page, 1);
 });
 
-test("GET /agents/:id/history forgets the oldest runs when their content fills the memory", () => {
+test("RingHistory forgets the oldest runs when their content fills the memory", () => {
   const history = new RingHistory("a", 32 * 1024 * 1024);
   const large = "x".repeat(1024 * 1024);
   for (let index = 0; index < 100; index++)

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HistoryRun } from "../../../core/agents/history/history.ts";
-import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/stored.ts";
+import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/open.ts";
 import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
@@ -30,27 +30,7 @@ function historiesOver(store: Store, isolated = false, membership: Membership | 
 /** A store that says what a process on another machine would find. */
 const shared = (store: Store): Store => ({ ...store, kind: "postgres" });
 
-test("GET /agents/:id/history shows a run while it runs, then how it ended, and counts it once", async () => {
-  const { histories, page } = historiesOver(createMemoryStore());
-  const history = histories.forAgent("a");
-  const run = history.begin("run-1", "hello", { ...memory, userId: "ada", conversationId: "c" }, "trace-1");
-  const running = await page("a");
-  assert.equal(running.total, 1);
-  const { startTime, ...entry } = running.entries[0];
-  assert.equal(new Date(startTime).toISOString(), startTime);
-  const common = { id: "run-1", agentId: "a", input: "hello", traceId: "trace-1", userId: "ada", conversationId: "c" };
-  assert.deepEqual(entry, { ...common, status: "running" });
-  history.end(run, "completed", outcome("hi"));
-  const ended = await page("a");
-  assert.equal(ended.total, 1);
-  assert.equal(ended.entries[0].status, "completed");
-  assert.equal(ended.entries[0].output, "hi");
-  assert.ok(Date.parse(ended.entries[0].endTime) >= Date.parse(startTime));
-  assert.deepEqual(await page("b"), { entries: [], total: 0, page: 0, limit: 10 });
-  await histories.close();
-});
-
-test("GET /agents/:id/history is the same after a restart, newest first, in pages", async () => {
+test("StoredHistories has the same runs after a restart, newest first, in pages", async () => {
   const store = createMemoryStore();
   const first = historiesOver(store);
   for (let index = 0; index < 1200; index++) {
@@ -76,7 +56,7 @@ test("GET /agents/:id/history is the same after a restart, newest first, in page
   await second.histories.close();
 });
 
-test("GET /agents/:id/history says of a run that a dead process left open that it was interrupted", async () => {
+test("StoredHistories says of a run that a dead process left open that it was interrupted", async () => {
   const store = createMemoryStore();
   const dead = historiesOver(store);
   dead.histories.forAgent("a").begin("lost", "x", memory);
@@ -92,7 +72,7 @@ test("GET /agents/:id/history says of a run that a dead process left open that i
   await next.histories.close();
 });
 
-test("GET /agents/:id/history leaves the runs of another living process alone", async () => {
+test("StoredHistories leaves the runs of another living process alone", async () => {
   const store = shared(createMemoryStore());
   const other = historiesOver(store);
   const run = other.histories.forAgent("a").begin("alive", "x", memory);
@@ -111,7 +91,7 @@ test("GET /agents/:id/history leaves the runs of another living process alone", 
   await next.histories.close();
 });
 
-test("GET /agents/:id/history says interrupted of runs whose process is gone, and of no others, whatever their clocks say", async (t) => {
+test("StoredHistories says interrupted of runs whose process is gone, and of no others, whatever their clocks say", async (t) => {
   const store = shared(createMemoryStore());
   const start = async () => {
     const membership = new Membership(store, {
@@ -150,7 +130,7 @@ test("GET /agents/:id/history says interrupted of runs whose process is gone, an
   for (const { histories } of [gone, next]) await histories.close();
 });
 
-test("GET /agents/:id/history: the stop waits for what was begun because a process is gone, and reads no further", async (t) => {
+test("StoredHistories.close waits for what was begun because a process is gone, and reads no further", async (t) => {
   const base = shared(createMemoryStore());
   let reads = 0;
   let answer = () => {};
@@ -192,7 +172,7 @@ test("GET /agents/:id/history: the stop waits for what was begun because a proce
   await dead.histories.close();
 });
 
-test("GET /agents/:id/history: a run has its row soon after it began, also while another one goes on for long", async () => {
+test("StoredHistories: a run has its row soon after it began, also while another one goes on for long", async () => {
   const store = shared(createMemoryStore());
   const { histories } = historiesOver(store);
   const history = histories.forAgent("a");
@@ -235,7 +215,7 @@ test("history.retention forgets what is older, of every agent that has runs in t
   await histories.close();
 });
 
-test("GET /agents/:id/history of one user has its runs alone, in pages, and forgets them with the others", async () => {
+test("StoredHistories: the history of one user has its runs alone, in pages, and forgets them with the others", async () => {
   const store = createMemoryStore();
   const { histories, page } = historiesOver(store, true);
   const idsOf = ({ entries }: { entries: { id: string }[] }) => entries.map(({ id }) => id);
@@ -262,7 +242,7 @@ test("GET /agents/:id/history of one user has its runs alone, in pages, and forg
   await histories.close();
 });
 
-test("GET /agents/:id/history loses nothing while the store fails for a while", async () => {
+test("StoredHistories loses nothing while the store fails for a while", async () => {
   const store = createMemoryStore();
   let broken = true;
   const failing: Store = {

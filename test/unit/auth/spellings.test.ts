@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { requestShape } from "../../../core/api/custom/route-conflicts.ts";
+import { requestShape } from "../../../core/api/custom/routes.ts";
 import { type AccessRules, accessClass, compileAccess } from "../../../core/auth/classes.ts";
 import { compilePattern } from "../../../core/http/pattern.ts";
 import { createRouter } from "../../../core/http/router.ts";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type FilteredTrace, matches } from "../../../core/traces/traces.ts";
 
-test("GET /observability/traces: from and to are compared with the times that clients are shown, which are rounded to microseconds", () => {
+test("matches: from and to of a query are compared with the times that clients are shown, which are rounded to microseconds", () => {
   const isBetween = (start: number, times: { from?: number; to?: number }) => {
     const trace: FilteredTrace = { status: "completed", userId: null, start, entities: () => [] };
     return matches({ ...times, owner: undefined }, trace);

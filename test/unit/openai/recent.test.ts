@@ -1,7 +1,7 @@
 /** What WebSockets of `/v1/responses` may continue without the store: one response each, within a bound over all. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RecentResponses } from "../../../core/openai/recent.ts";
+import { RecentResponses } from "../../../core/openai/responses.ts";
 
 const MIB = 1024 * 1024;
 const sized = (size: number) => ({ items: [], chain: [], size });

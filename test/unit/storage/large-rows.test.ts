@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { listTasks } from "../../../core/a2a/requests.ts";
 import type { TaskRecord } from "../../../core/a2a/task.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
-import { listTasks } from "../../../core/a2a/task-list.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
-import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/stored.ts";
+import { HistoryMaintenance, StoredHistories } from "../../../core/agents/history/open.ts";
 import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
@@ -143,7 +143,7 @@ test("the retention of executions removes large ones without holding many at onc
   assert.ok(store.most <= MOST + CHARACTERS, `${store.most} characters in one read`);
 });
 
-test("GET /workflows/executions on a shared store finds what others run without holding the inputs of many at once", async () => {
+test("RemoteExecutions.starts finds what other processes run without holding the inputs of many at once", async () => {
   const store = weighed();
   for (let n = 1; n <= ROWS; n++) await store.commit({ put: large({ number: n, status: "running", at: n }) });
   const starts = await new RemoteExecutions(store, () => new Set()).starts();
@@ -170,7 +170,7 @@ async function withRuns(t: TestContext, isolated: boolean) {
 }
 
 for (const owner of [undefined, "ada"])
-  test(`GET /agents/:id/history of ${owner ?? "everybody"} sends large runs as it reads them, a little at a time`, async (t) => {
+  test(`StoredHistories.page of ${owner ?? "everybody"} sends large runs as it reads them, a little at a time`, async (t) => {
     const { store, history } = await withRuns(t, owner !== undefined);
     const page = await history.page(0, ROWS - 10, owner);
     assert.ok(page instanceof SerializedStream);
@@ -213,7 +213,7 @@ test("reindexing reads large messages without holding many at once", async () =>
   assert.ok(store.most <= MOST, `${store.most} characters in one read`);
 });
 
-test("POST .../clone copies large messages without holding many at once, and save-messages replaces them likewise", async () => {
+test("access.clone copies large messages without holding many at once, and access.save replaces them likewise", async () => {
   const { store, access } = await withMessages();
   const { conversation, messageCount } = await access.clone("c", { includeMessages: true });
   assert.equal(messageCount, ROWS);

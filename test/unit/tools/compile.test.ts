@@ -4,7 +4,6 @@ import { defineTool, type ToolPlugin } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
 import { Registry } from "../../../core/registry/registry.ts";
 import { compileTools } from "../../../core/tools/compile.ts";
-import { describeTool } from "../../../core/tools/describe.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
 import add from "../../../plugins/tools/add.ts";
 import refund from "../../../plugins/tools/refund.ts";
@@ -117,17 +116,4 @@ test("what does not compile is a problem with its place in the manifest, and all
     },
   ]);
   assert.deepEqual([...tools.keys()], ["sum"], "an unknown plugin is the reference check's to report");
-});
-
-test("GET /tools shows a tool with the agents that own it", () => {
-  const sum = compile({ sum: { use: "add" } }).tools.get("sum")!;
-  const agent = { id: "support", name: "Support", instructions: "secret" };
-  assert.deepEqual(describeTool(sum, [agent]), {
-    name: "sum",
-    description: "Adds two numbers",
-    tags: ["math"],
-    parameters: add.parameters,
-    status: "ready",
-    agents: [{ id: "support", name: "Support" }],
-  });
 });

@@ -22,18 +22,14 @@ function counted(items: unknown[]): { items: unknown[]; reads(): number } {
 const many = (count: number, item: unknown) => Array.from({ length: count }, () => item);
 const peer = (parts: unknown) => ({ params: { message: { messageId: "m", role: "user", parts } } });
 
-const LONG_LISTS: [title: string, check: Check, body: (items: unknown[]) => unknown][] = [
-  ["POST /api/memory/save-messages", validators.SaveMessagesRequest, (messages) => ({ messages })],
-  ["POST /a2a/:id with message/send", validators.PeerOldMessageRequest, peer],
-  [
-    "POST /agents/:id/text",
-    validators.GenerateRequest,
-    (stopSequences) => ({ input: "x", options: { stopSequences } }),
-  ],
+const LONG_LISTS: [name: string, check: Check, body: (items: unknown[]) => unknown][] = [
+  ["SaveMessagesRequest", validators.SaveMessagesRequest, (messages) => ({ messages })],
+  ["PeerOldMessageRequest", validators.PeerOldMessageRequest, peer],
+  ["GenerateRequest", validators.GenerateRequest, (stopSequences) => ({ input: "x", options: { stopSequences } })],
 ];
 
-for (const [title, check, body] of LONG_LISTS) {
-  test(`${title} looks at no item of a list that is too long`, () => {
+for (const [name, check, body] of LONG_LISTS) {
+  test(`the validator of ${name} looks at no item of a list that is too long`, () => {
     for (const item of [1, {}]) {
       const list = counted(many(5_000, item));
       assert.equal(check(body(list.items)), false);
@@ -43,7 +39,7 @@ for (const [title, check, body] of LONG_LISTS) {
   });
 }
 
-test("POST /api/memory/save-messages stops at the twentieth error of a list whose length is allowed", () => {
+test("the validator of SaveMessagesRequest stops at the twentieth error of a list whose length is allowed", () => {
   const list = counted(many(1_000, { role: "user", content: many(1_000, 1) }));
   assert.equal(validators.SaveMessagesRequest({ messages: list.items }), false);
   assert.ok(list.reads() <= 20, `${list.reads()} messages read`);

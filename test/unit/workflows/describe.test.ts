@@ -25,7 +25,7 @@ const detailOf = (manifest: WorkflowManifest) => {
   return detail;
 };
 
-describe("GET /workflows", () => {
+describe("describeWorkflow: the summary", () => {
   test("a summary has what the contract names, with the status of the moment", () => {
     const described = describeWorkflow("expense", workflow([set("a"), set("b")], { name: "Expense", purpose: "Pays" }));
     const head = { id: "expense", name: "Expense", purpose: "Pays", stepsCount: 2 };
@@ -33,13 +33,13 @@ describe("GET /workflows", () => {
     assert.deepEqual(described.summary("running"), { ...head, status: "running" });
   });
 
-  test("GET /workflows/:id: a workflow without a name has its id as its name", () => {
+  test("a workflow without a name has its id as its name", () => {
     const { name, purpose } = describeWorkflow("expense", workflow([set("a")])).summary("idle");
     assert.deepEqual([name, purpose], ["expense", ""]);
   });
 });
 
-describe("GET /workflows/:id", () => {
+describe("describeWorkflow: the detail", () => {
   test("schemas that nobody declared are null, those of steps are left out", () => {
     const detail = detailOf(workflow([set("a")]));
     const { inputSchema, resultSchema, suspendSchema, resumeSchema, steps } = detail;
@@ -95,20 +95,6 @@ describe("GET /workflows/:id", () => {
       detail.steps.map(({ workflow }) => workflow),
       [undefined, undefined, undefined, undefined, undefined, "x"],
     );
-  });
-
-  test("the onError of a step and of the workflow have their steps; a bail is a step", () => {
-    const bail = step("bail", { bail: { if: "true", result: "{{ data }}" } });
-    const { steps, onError, stepsCount } = detailOf(
-      workflow([step("all", { andAll: [set("a")], onError: [[bail]] })], { onError: [set("f")] }),
-    );
-    const [all] = steps;
-    assert.deepEqual([all!.steps?.length, all!.branches, stepsCount], [1, [["a"]], 1]);
-    const shown = [...all!.onError!, ...onError!].map(({ id, type }) => [id, type]);
-    assert.deepEqual(shown, [
-      ["bail", "bail"],
-      ["f", "andThen"],
-    ]);
   });
 
   test("the steps of a nested list are steps at the top, and count as such", () => {

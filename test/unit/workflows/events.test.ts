@@ -34,8 +34,8 @@ const step = (path: string, stepIndex: number, stepType = "andThen") => ({ ...HE
 const flow = { ...HEAD, from: "expense" };
 const BEGUN: JournalEntry = ["begin", "total", at(1), ""];
 
-describe("POST /workflows/:id/stream: the events of an execution", () => {
-  test("POST /workflows/:id/stream: the events of an execution that suspends: start, its steps, workflow-suspended, workflow-result", () => {
+describe("eventTexts", () => {
+  test("eventTexts of an execution that suspends: start, its steps, workflow-suspended, workflow-result", () => {
     const suspension = { suspendedAt: iso(5), reason: "Manager approval needed" };
     const more = { stepId: "ask", suspendData: { amount: 120 } };
     assert.deepEqual(streamOf(SUSPENDED), [
@@ -70,7 +70,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
     ]);
   });
 
-  test("POST /workflows/:id/stream: the events of an execution that goes on and ends: those of before stay as they were told, then workflow-start says that it was resumed", () => {
+  test("eventTexts of an execution that goes on and ends: those of before stay as they were told, then workflow-start says that it was resumed", () => {
     const before = streamOf(SUSPENDED);
     const after = streamOf(COMPLETED);
     assert.deepEqual(after.slice(0, before.length), before);
@@ -220,7 +220,7 @@ describe("POST /workflows/:id/stream: the events of an execution", () => {
     assert.equal(result!.result, null);
   });
 
-  test("POST /workflows/:id/stream: names with quotes do not break the JSON; a step that the outline does not know has neither place nor type", () => {
+  test("eventTexts: names with quotes do not break the JSON; a step that the outline does not know has neither place nor type", () => {
     const state: JournalState = folded([], { workflowId: 'a "b" \\ c' });
     assert.equal(parse([startEvent(state, OUTLINE)])[0]!.from, 'a "b" \\ c');
     applyEntry(state, BEGUN);

@@ -49,7 +49,7 @@ const STEPS: readonly [what: string, steps: readonly object[], commits: number][
 ];
 
 for (const [what, steps, commits] of STEPS) {
-  test(`POST /workflows/:id/execute, ${what}: ${commits} commits`, async (t) => {
+  test(`an execution of ${what} takes ${commits} commits`, async (t) => {
     const { seen, execute } = await opened(t, steps);
     const { status, result } = await execute();
     assert.deepEqual([status, result], ["completed", { n: 1 + steps.filter((step) => step !== SET).length }]);
@@ -57,7 +57,7 @@ for (const [what, steps, commits] of STEPS) {
   });
 }
 
-test("POST /workflows/:id/execute, a plugin that fails, then a mapping and a read-only tool in its onError: 2 commits", async (t) => {
+test("an execution of a plugin that fails, then a mapping and a read-only tool in its onError, takes 2 commits", async (t) => {
   const handled = [
     { id: "m", ...SET },
     { id: "p", andThen: { tool: "plus" } },
@@ -70,7 +70,7 @@ test("POST /workflows/:id/execute, a plugin that fails, then a mapping and a rea
   assert.equal(seen.commits.length, 2);
 });
 
-test("POST /workflows/:id/execute, a bail before a plugin with effects: 1 commit, and 2 when it does not hold", async (t) => {
+test("an execution of a bail before a plugin with effects takes 1 commit, and 2 when it does not hold", async (t) => {
   for (const [text, commits] of [
     ["true", 1],
     ["false", 2],
@@ -81,7 +81,7 @@ test("POST /workflows/:id/execute, a bail before a plugin with effects: 1 commit
   }
 });
 
-test("POST /workflows/:id/execute on SQLite, three steps of which one is a mapping: 3 commits", async (t) => {
+test("an execution of three steps on SQLite, of which one is a mapping, takes 3 commits", async (t) => {
   const file = join(await temporaryFolder(t), "store.db");
   const sqlite = await openSqliteStore({ file, where: file, synchronous: "normal", logger: silent });
   t.after(() => sqlite.close());

@@ -37,8 +37,8 @@ const FIRST = { name: "Expense approval", from: "expense" };
 const START = { id: "start", type: "workflow-start", ...FIRST, startTime: iso(0), endTime: iso(0), status: "running" };
 const RESULT = { total: 120, approved: true };
 
-describe("GET /workflows/executions: the record of an execution", () => {
-  test("GET /workflows/executions: the record of an execution that is completed: its start, every step with its times, status and output, its end", () => {
+describe("executionRecord", () => {
+  test("executionRecord of an execution that is completed: its start, every step with its times, status and output, its end", () => {
     const owner = { userId: "ada", conversationId: 'c "1"', metadata: { team: "sales" } };
     assert.deepEqual(recordOf(folded(COMPLETED, owner)), {
       id: "e1",
@@ -97,7 +97,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     });
   });
 
-  test("GET /workflows/executions: the record of an execution that is suspended: the suspension, and a last event without an end", () => {
+  test("executionRecord of an execution that is suspended: the suspension, and a last event without an end", () => {
     const record = recordOf(folded(SUSPENDED));
     assert.equal(record.status, "suspended");
     assert.ok(!("output" in record) && !("userId" in record) && !("error" in record));
@@ -124,7 +124,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("GET /workflows/executions: the record of an execution that runs: no end, and steps that run, wait, or are about to run again", () => {
+  test("executionRecord of an execution that runs: no end, and steps that run, wait, or are about to run again", () => {
     assert.deepEqual(standing(folded(SUSPENDED.slice(0, 5))), [
       "total: step-complete success",
       "gate: step-start running",
@@ -136,7 +136,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("GET /workflows/executions: the record of an execution that failed: the error, the failed step, and branches that were given up", () => {
+  test("executionRecord of an execution that failed: the error, the failed step, and branches that were given up", () => {
     const state = folded([
       ["begin", "both", at(1), ""],
       ["begin", "a", at(1), ""],
@@ -158,7 +158,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("GET /workflows/executions: the record of an execution that was cancelled while it waited: the cancellation, and no suspension", () => {
+  test("executionRecord of an execution that was cancelled while it waited: the cancellation, and no suspension", () => {
     const state = folded([...SUSPENDED, ["cancel", "", at(9), "No longer needed"]]);
     const record = recordOf(state);
     assert.deepEqual(record.cancellation, { cancelledAt: iso(9), reason: "No longer needed" });
@@ -170,7 +170,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     ]);
   });
 
-  test("GET /workflows/executions: the record of a replay: where it comes from; what it took over is done since it began", () => {
+  test("executionRecord of a replay: where it comes from; what it took over is done since it began", () => {
     const replay = { executionId: "e0", stepId: "gate", kept: [["done", "total", { total: 1 }]] as const };
     const record = recordOf(
       folded(
@@ -206,7 +206,7 @@ describe("GET /workflows/executions: the record of an execution", () => {
     assert.equal(record.output, 1);
   });
 
-  test("GET /workflows/executions: names and texts with quotes in a record do not break the JSON", () => {
+  test("executionRecord: names and texts with quotes do not break the JSON", () => {
     const name = 'Say "hi" \\ \u2028';
     const record = recordOf(
       folded(
@@ -224,18 +224,8 @@ describe("GET /workflows/executions: the record of an execution", () => {
   });
 });
 
-describe("POST /workflows/:id/execute: the result", () => {
-  test("POST /workflows/:id/execute: the result of a completed execution", () => {
-    assert.deepEqual(resultOf(folded(COMPLETED)), {
-      executionId: "e1",
-      startAt: iso(0),
-      endAt: iso(104),
-      status: "completed",
-      result: RESULT,
-    });
-  });
-
-  test("POST /workflows/:id/execute: the result of one that suspended has no end, no result, and where it stands", () => {
+describe("executionResultText", () => {
+  test("executionResultText of one that suspended has no end, no result, and where it stands", () => {
     assert.deepEqual(resultOf(folded(SUSPENDED)), {
       executionId: "e1",
       startAt: iso(0),
@@ -252,20 +242,20 @@ describe("POST /workflows/:id/execute: the result", () => {
     });
   });
 
-  test("POST /workflows/:id/execute: the result of one that was cancelled or failed meanwhile is its error", () => {
+  test("executionResultText of one that was cancelled or failed meanwhile is its error", () => {
     const cancelled = resultOf(folded([["cancel", "", at(9), ""]]));
     assert.deepEqual([cancelled.status, cancelled.result, cancelled.endAt], ["cancelled", null, iso(9)]);
     const failed = resultOf(folded([["error", "", at(9), "x"]]));
     assert.deepEqual([failed.status, failed.error], ["error", { message: "x" }]);
   });
 
-  test("POST /workflows/:id/execute: there is no result while it runs", () => {
+  test("executionResultText throws while the execution runs", () => {
     assert.throws(() => executionResultText(folded([]), OUTLINE), /has no result yet/);
   });
 });
 
-describe("GET /workflows/:id/executions/:executionId/state", () => {
-  test("GET .../state of a suspended execution: its context, shared state and where it stands", () => {
+describe("executionStateView", () => {
+  test("executionStateView of a suspended execution: its context, shared state and where it stands", () => {
     assert.deepEqual(state(folded(SUSPENDED, { context: { language: "de" }, state: { n: 1 }, userId: "ada" })), {
       executionId: "e1",
       workflowId: "expense",
@@ -285,7 +275,7 @@ describe("GET /workflows/:id/executions/:executionId/state", () => {
     });
   });
 
-  test("GET .../state of an execution that ended: when, and why", () => {
+  test("executionStateView of an execution that ended: when, and why", () => {
     const rests: [entry: JournalEntry, expected: object][] = [
       [["end", "", at(9), 1], { status: "completed" }],
       [["error", "total", at(9), "x"], { status: "error", error: { message: "x", stepId: "total" } }],
@@ -297,7 +287,7 @@ describe("GET /workflows/:id/executions/:executionId/state", () => {
     }
   });
 
-  test("GET .../state of a replay: where it comes from", () => {
+  test("executionStateView of a replay: where it comes from", () => {
     const { replayedFromExecutionId, replayFromStepId, status } = state(
       folded([], { replay: { executionId: "e0", stepId: "sub/mark", kept: [] } }),
     );

@@ -23,7 +23,13 @@ const BEFORE = 1000;
  */
 export async function executionTraces(api, { workflowId, executionId, startAt }, signal) {
   const from = new Date(Date.parse(startAt) - BEFORE).toISOString();
-  const query = new URLSearchParams({ entityType: "workflow", entityId: workflowId, from, limit: PAGE });
+  const query = new URLSearchParams({
+    entityType: "workflow",
+    entityId: workflowId,
+    from,
+    limit: PAGE,
+    spans: "false",
+  });
   try {
     /** @type {TraceList} */
     const { traces } = await api.get(`observability/traces?${query}`, { signal });

@@ -121,7 +121,7 @@ async function failedItems({ api, signal }) {
   const query = new URLSearchParams({ status: "error", from, limit: String(MOST) });
   const [executions, { traces }] = await Promise.all([
     /** @type {Promise<WorkflowExecution[]>} */ (api.get(`workflows/executions?${query}`, { signal })),
-    /** @type {Promise<TraceList>} */ (api.get(`observability/traces?${query}`, { signal })),
+    /** @type {Promise<TraceList>} */ (api.get(`observability/traces?spans=false&${query}`, { signal })),
   ]);
   return latest([
     ...executions.map((record) => ({

@@ -144,6 +144,7 @@ async function traceOf({ api, signal }, { runId, agentId, startTime, conversatio
     from: from ?? "",
     to: to ?? "",
     limit: "50",
+    spans: "false",
   });
   try {
     /** @type {{ traces: TraceSummary[] }} */

@@ -48,7 +48,13 @@ export function tracesView(place) {
   const find = async () => {
     const { since: _since, ...others } = filters;
     const from = fromOf(query);
-    const asked = { ...others, ...(from !== "" && { from }), limit: String(PAGE + 1), offset: String(page * PAGE) };
+    const asked = {
+      ...others,
+      ...(from !== "" && { from }),
+      limit: String(PAGE + 1),
+      offset: String(page * PAGE),
+      spans: "false",
+    };
     return (await api.get(`observability/traces?${new URLSearchParams(asked)}`, { signal })).traces;
   };
   const heads = ["Trace", "Status", "Input", "User", "Tokens", "Began", "Took", "Spans"];
