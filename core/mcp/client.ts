@@ -320,7 +320,7 @@ export class McpClient {
 
   async #send<T>(user: User | null, signal: AbortSignal, request: UserRequest<T>): Promise<T> {
     if (this.#users === null) {
-      const source = { take: (stop: AbortSignal) => this.#open(stop), lost: (...of) => this.#disconnect(...of) };
+      const source = { take: (stop: AbortSignal) => this.#open(stop), lost: this.#disconnect.bind(this) };
       return withConnection(this.name, source, signal, (connection) => request(connection, (value) => value));
     }
     // What there is to call is known from the connection of the service.

@@ -36,7 +36,8 @@ const VECTORS_PER_TURN = 8;
 /** JSON of the vectors of the embedding of a memory, as OpenAI's. What the tokens are is known to its provider alone. */
 export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, signal: AbortSignal) {
   const { model, input, dimensions, encoding_format } = body;
-  const embedding = [...memories].find(({ settings }) => nameOf(settings.semantic?.embedding) === model)?.semantic?.embedding;
+  const embedding = [...memories].find(({ settings }) => nameOf(settings.semantic?.embedding) === model)?.semantic
+    ?.embedding;
   if (embedding === undefined) throw unknownModel(model, "the embeddings of memories");
   const own = embedding.dimensions;
   // Before the provider is asked, and paid.

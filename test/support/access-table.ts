@@ -134,7 +134,11 @@ const GROUPS: readonly Group[] = [
       "POST /reload",
     ],
   },
-  { authNext: "console", legacy: "console", endpoints: ["GET /observability/manifest", "POST /observability/commands"] },
+  {
+    authNext: "console",
+    legacy: "console",
+    endpoints: ["GET /observability/manifest", "POST /observability/commands"],
+  },
   {
     authNext: "either",
     legacy: "either",
