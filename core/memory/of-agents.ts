@@ -53,12 +53,9 @@ export class AgentMemories {
     const { limit, offset, search = "" } = { ...defaults.MemoryUsersQuery, ...query };
     const owner = permittedUser(this.#principal, undefined);
     const found = new Map<string, MemoryUserList["users"][number]>();
-    for (const { agentId, agentName, memory } of this.#places)
-      for (const [userId, { count, last }] of await usersOf(
-        this.#store,
-        { memory: memory.name, resourceId: agentId },
-        owner,
-      )) {
+    for (const { agentId, agentName, memory } of this.#places) {
+      const place = { memory: memory.name, resourceId: agentId };
+      for (const [userId, { count, last }] of await usersOf(this.#store, place, owner)) {
         const lastInteractionAt = new Date(last).toISOString();
         const user = found.get(userId) ?? { userId, conversationCount: 0, agents: [], lastInteractionAt };
         found.set(userId, user);
@@ -66,6 +63,7 @@ export class AgentMemories {
         user.agents.push({ agentId, agentName, conversationCount: count, lastInteractionAt });
         if (lastInteractionAt > user.lastInteractionAt) user.lastInteractionAt = lastInteractionAt;
       }
+    }
     const users = [...found.values()]
       .filter(({ userId }) => userId.toLowerCase().includes(search.toLowerCase()))
       .sort((a, b) => (a.lastInteractionAt < b.lastInteractionAt ? 1 : -1));

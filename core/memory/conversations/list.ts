@@ -12,7 +12,7 @@ import {
   userTotal,
 } from "../../storage/keys.ts";
 import { allRows, measuredRows, rowsAt, rowsInReply, rowsOf } from "../../storage/ranges.ts";
-import type { Row, Store } from "../../storage/store.ts";
+import type { Store } from "../../storage/store.ts";
 import type { ConversationListQuery } from "../memory.ts";
 import { conversationIdentity, conversationJson, parseConversation } from "../records/conversation.ts";
 
@@ -29,18 +29,11 @@ interface Cursor {
   ended: boolean;
 }
 
-interface MergeOptions {
-  readonly reverse: boolean;
-  readonly limit: number;
-  readonly offset: number;
-}
-
 /**
  * The keys of one page of all ranges together, sorted by what follows their prefixes. It reads a little of each range, and
  * everything that comes before the page.
  */
-async function mergedPage(store: Store, prefixes: readonly string[], options: MergeOptions): Promise<string[]> {
-  const { reverse, limit, offset } = options;
+async function mergedPage(store: Store, prefixes: readonly string[], reverse: boolean, offset: number, limit: number) {
   const end = offset + limit;
   const piece = Math.min(
     MAX_ROWS_PER_READ,
@@ -78,26 +71,13 @@ async function refill(store: Store, cursor: Cursor, reverse: boolean, limit: num
 }
 
 /** There are usually few ranges, so that looking at each is as good as a heap. */
-function nextCursor(cursors: readonly Cursor[], reverse: boolean): number {
-  let best = 0;
-  let entry = currentEntry(cursors[0]!);
-  for (let index = 1; index < cursors.length; index++) {
-    const other = currentEntry(cursors[index]!);
-    if (reverse ? other > entry : other < entry) {
-      best = index;
-      entry = other;
-    }
-  }
-  return best;
-}
+const nextCursor = (cursors: readonly Cursor[], reverse: boolean): number =>
+  cursors.reduce(
+    (best, cursor, index) => (currentEntry(cursor) > currentEntry(cursors[best]!) === reverse ? index : best),
+    0,
+  );
 
 const currentEntry = ({ prefix, keys, next }: Cursor): string => keys[next]!.slice(prefix.length);
-
-/** The internal numbers of the conversations on a page, and the number of all that match. */
-interface Page {
-  readonly numbers: readonly number[];
-  readonly total: number;
-}
 
 /** Where conversations are looked for: in a memory, those of one resource or all. */
 interface ListedPlace {
@@ -131,7 +111,8 @@ export async function listConversations(
   });
 }
 
-async function findPage(store: Store, places: readonly ListedPlace[], query: ListedQuery): Promise<Page> {
+/** The internal numbers of the conversations on a page, and the number of all that match. */
+async function findPage(store: Store, places: readonly ListedPlace[], query: ListedQuery) {
   const { userId, orderBy, orderDirection, limit, offset } = query;
   const reverse = orderDirection === "DESC";
   if (orderBy !== "updated_at" || (userId !== undefined && places.some(({ resourceId }) => resourceId !== undefined))) {
@@ -143,7 +124,7 @@ async function findPage(store: Store, places: readonly ListedPlace[], query: Lis
   const keys =
     indexes.length === 1
       ? (await rowsAt(store, { prefix: indexes[0]!, reverse, limit }, offset)).map((row) => row.key)
-      : await mergedPage(store, indexes, { reverse, limit, offset });
+      : await mergedPage(store, indexes, reverse, offset, limit);
   return { numbers: keys.map(indexedConversation), total };
 }
 
@@ -164,7 +145,7 @@ async function countedIndexes(store: Store, places: readonly ListedPlace[], user
 }
 
 /** The numbers of all matching conversations in their order. */
-async function sortedNumbers(store: Store, places: readonly ListedPlace[], query: ListedQuery): Promise<number[]> {
+async function sortedNumbers(store: Store, places: readonly ListedPlace[], query: ListedQuery) {
   const entries = new Map<number, number | string>();
   // A conversation that changes during the scan occurs again at its new place.
   for (const place of places)
@@ -192,7 +173,7 @@ async function* indexRows(
   { memory, resourceId }: ListedPlace,
   userId: string | undefined,
   reverse = false,
-): AsyncGenerator<Row[], void> {
+) {
   const prefixes =
     userId !== undefined
       ? [userIndex(memory, userId)]
@@ -224,7 +205,7 @@ export async function usersOf(store: Store, place: ListedPlace, owner: string | 
 }
 
 /** The indexes of all resources that have conversations, and the number of these conversations. */
-async function resources(store: Store, memory: string): Promise<{ indexes: string[]; total: number }> {
+async function resources(store: Store, memory: string) {
   const indexes: string[] = [];
   let total = 0;
   for await (const rows of allRows(store, { prefix: resourceTotals(memory) })) {
