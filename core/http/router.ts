@@ -10,7 +10,7 @@ export interface PathEndpoint<R extends Routed> {
   allow: string;
 }
 
-interface RouteMatch<R extends Routed> {
+export interface RouteMatch<R extends Routed> {
   endpoint: PathEndpoint<R>;
   /** Raw values of the parameters, in the order of the path. */
   values: string[];

@@ -5,7 +5,7 @@ import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
 
-type ToolsOfRequest = Pick<ProtocolBody, "clientTools" | "toolChoice">;
+export type ToolsOfRequest = Pick<ProtocolBody, "clientTools" | "toolChoice">;
 
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 const NO_PARAMETERS = { type: "object", properties: {} };

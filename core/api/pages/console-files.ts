@@ -9,7 +9,7 @@ import type { PageReply } from "../../http/route.ts";
 const FOLDER = new URL("./console/", import.meta.url);
 const TYPES: Record<string, string> = { js: "javascript", css: "css", md: "markdown" };
 
-interface KeptFiles {
+export interface KeptFiles {
   /** Changes whenever a file changes. It is in their addresses, so that copies may be cached forever. */
   version: string;
   pages: ReadonlyMap<string, readonly [plain: PageReply, compressed: PageReply]>;
