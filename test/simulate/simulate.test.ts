@@ -11,7 +11,7 @@ import { GUARDS } from "./guards.ts";
 import { type Action, type Case, planOf } from "./plan.ts";
 import { simulate } from "./simulation.ts";
 
-const SEEDS = 100;
+const SEEDS = 200;
 /** Seeds of one test: a busy machine takes seconds for one. */
 const TOGETHER = 25;
 const STEPS = 20;
