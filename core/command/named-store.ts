@@ -83,7 +83,7 @@ export async function withNamedStore(
       } catch (error) {
         if (command === undefined || !(error instanceof StoreInUse)) throw error;
         const { host = manifest.server.host, port = manifest.server.port } = invocation;
-        const url = `http://${/^(0\.0\.0\.0|::)$/.test(host) ? "localhost" : host.replace(/^.*:.*$/, "[$&]")}:${port}`;
+        const url = `http://${/^(0\.0\.0\.0|::)$/.test(host) ? "localhost" : host.includes(":") ? `[${host}]` : host}:${port}`;
         const { askService } = await import("./ask-service.ts");
         if (await askService(url, command, sqlite!, invocation)) return 0;
         // One that has just ended has let go of the store.

@@ -1,4 +1,5 @@
 /** The command `reindex`: rebuilds the indexes of semantic search from the stored messages. */
+import { existsSync } from "node:fs";
 import { boot } from "../app/boot.ts";
 import { createEmbeddings, reindex } from "../memory/semantic/open.ts";
 import { storedMessages } from "../memory/semantic/stored-messages.ts";
@@ -15,7 +16,7 @@ export const reindexAll = (invocation: Invocation): Promise<number> =>
   withNamedStore(
     invocation,
     async ({ sqlite }) => {
-      if (sqlite !== null) await requireUnused(sqlite);
+      if (sqlite !== null && existsSync(sqlite.file)) await requireUnused(sqlite);
       return reindexHere(invocation);
     },
     "reindex",

@@ -12,6 +12,7 @@ import { invalid, notFound } from "../lib/errors.ts";
 import { parseInstant } from "../lib/instant.ts";
 import type { ConversationListQuery, MessageQuery, NewMessage } from "./memory.ts";
 
+const LIST = defaults.ConversationsQuery;
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 const MAX_ID_CHARACTERS = 256;
 const MAX_PROBLEMS = 20;
@@ -23,8 +24,14 @@ export function conversationIdOf(params: Record<string, string>): string {
   return id;
 }
 
-export function listQuery(query: ConversationsQuery): ConversationListQuery {
-  const { userId, resourceId, limit, offset, orderBy, orderDirection } = { ...defaults.ConversationsQuery, ...query };
+export function listQuery({
+  userId,
+  resourceId,
+  limit = LIST.limit,
+  offset = LIST.offset,
+  orderBy = LIST.orderBy,
+  orderDirection = LIST.orderDirection,
+}: ConversationsQuery): ConversationListQuery {
   return { userId, resourceId, limit, offset, orderBy, orderDirection: parseDirection(orderDirection) };
 }
 
@@ -34,20 +41,23 @@ function parseDirection(text: string): "ASC" | "DESC" {
   throw invalid("orderDirection must be ASC or DESC");
 }
 
-export function messageQuery(query: MessagesQuery): MessageQuery {
-  const { limit, beforeId, afterId, userId, roles } = { ...defaults.MessagesQuery, ...query };
-  const instant = (field: "before" | "after") =>
-    query[field] === undefined ? undefined : parseInstant(field, query[field]);
-  return {
-    limit,
-    before: instant("before"),
-    after: instant("after"),
-    beforeId,
-    afterId,
-    roles: roles === undefined ? undefined : parseRoles(roles),
-    userId,
-  };
-}
+export const messageQuery = ({
+  limit = defaults.MessagesQuery.limit,
+  before,
+  after,
+  beforeId,
+  afterId,
+  roles,
+  userId,
+}: MessagesQuery): MessageQuery => ({
+  limit,
+  before: before === undefined ? before : parseInstant("before", before),
+  after: after === undefined ? after : parseInstant("after", after),
+  beforeId,
+  afterId,
+  roles: roles === undefined ? roles : parseRoles(roles),
+  userId,
+});
 
 function parseRoles(text: string): string[] {
   const roles = new Set(text.split(",").map((role) => role.trim()));

@@ -29,85 +29,79 @@ interface Place {
 const withAgent = (conversation: string, { agentId, agentName }: Place): string =>
   `${conversation.slice(0, -1)},${JSON.stringify({ agentId, agentName }).slice(1)}`;
 
-export class AgentMemories {
-  readonly #store: Store;
-  readonly #principal: Principal;
-  readonly #places: readonly Place[];
-
-  /** @param only the one agent that is meant; default: all with a memory */
-  constructor(
-    { manifest, memories, store }: { manifest: Manifest; memories: ReadonlyMap<string, Memory>; store: Store },
-    principal: Principal,
-    only: string | undefined,
-  ) {
-    this.#store = store;
-    this.#principal = principal;
-    this.#places = Object.entries(manifest.agents).flatMap(([agentId, { name: agentName, memory: name }]) => {
-      const memory = name === false || (only ?? agentId) !== agentId ? undefined : memories.get(name);
-      return memory === undefined ? [] : [{ agentId, agentName, memory, access: memory.for(principal) }];
-    });
-  }
-
-  /** Those who have conversations, who spoke last first. */
-  async users(query: MemoryUsersQuery): Promise<MemoryUserList> {
-    const { limit, offset, search = "" } = { ...defaults.MemoryUsersQuery, ...query };
-    const owner = permittedUser(this.#principal, undefined);
-    const found = new Map<string, MemoryUserList["users"][number]>();
-    for (const { agentId, agentName, memory } of this.#places) {
-      const place = { memory: memory.name, resourceId: agentId };
-      for (const [userId, { count, last }] of await usersOf(this.#store, place, owner)) {
-        const lastInteractionAt = new Date(last).toISOString();
-        const user = found.get(userId) ?? { userId, conversationCount: 0, agents: [], lastInteractionAt };
-        found.set(userId, user);
-        user.conversationCount += count;
-        user.agents.push({ agentId, agentName, conversationCount: count, lastInteractionAt });
-        if (lastInteractionAt > user.lastInteractionAt) user.lastInteractionAt = lastInteractionAt;
+/** @param only the one agent that is meant; default: all with a memory */
+export function agentMemories(
+  { manifest, memories, store }: { manifest: Manifest; memories: ReadonlyMap<string, Memory>; store: Store },
+  principal: Principal,
+  only: string | undefined,
+) {
+  const places = Object.entries(manifest.agents).flatMap(([agentId, { name: agentName, memory: name }]): Place[] => {
+    const memory = name === false || (only ?? agentId) !== agentId ? undefined : memories.get(name);
+    return memory === undefined ? [] : [{ agentId, agentName, memory, access: memory.for(principal) }];
+  });
+  return {
+    /** Those who have conversations, who spoke last first. */
+    async users(query: MemoryUsersQuery): Promise<MemoryUserList> {
+      const { limit, offset, search = "" } = { ...defaults.MemoryUsersQuery, ...query };
+      const owner = permittedUser(principal, undefined);
+      const found = new Map<string, MemoryUserList["users"][number]>();
+      for (const { agentId, agentName, memory } of places) {
+        const place = { memory: memory.name, resourceId: agentId };
+        for (const [userId, { count, last }] of await usersOf(store, place, owner)) {
+          const lastInteractionAt = new Date(last).toISOString();
+          const user = found.get(userId) ?? { userId, conversationCount: 0, agents: [], lastInteractionAt };
+          found.set(userId, user);
+          user.conversationCount += count;
+          user.agents.push({ agentId, agentName, conversationCount: count, lastInteractionAt });
+          if (lastInteractionAt > user.lastInteractionAt) user.lastInteractionAt = lastInteractionAt;
+        }
       }
-    }
-    const users = [...found.values()]
-      .filter(({ userId }) => userId.toLowerCase().includes(search.toLowerCase()))
-      .sort((a, b) => (a.lastInteractionAt < b.lastInteractionAt ? 1 : -1));
-    return { users: users.slice(offset, offset + limit), total: users.length, limit, offset };
-  }
+      const users = [...found.values()]
+        .filter(({ userId }) => userId.toLowerCase().includes(search.toLowerCase()))
+        .sort((a, b) => (a.lastInteractionAt < b.lastInteractionAt ? 1 : -1));
+      return { users: users.slice(offset, offset + limit), total: users.length, limit, offset };
+    },
 
-  conversations(query: AgentConversationsQuery): Promise<Serialized> {
-    const userId = permittedUser(this.#principal, query.userId);
-    const places = this.#places.map(({ agentId, memory }) => ({ memory: memory.name, resourceId: agentId }));
-    return listConversations(this.#store, places, { ...listQuery(query), userId }, (text, resourceId) =>
-      withAgent(text, this.#places.find(({ agentId }) => agentId === resourceId)!),
-    );
-  }
-
-  /** @throws ServiceError `not_found` when none of the agents has that conversation */
-  async messages(id: string, query: AgentMessagesQuery): Promise<Serialized> {
-    for (const place of this.#places) {
-      const found = await unlessNotFound(
-        place.access.messages(id, messageQuery(query), (text) => {
-          const { resourceId } = JSON.parse(text) as Conversation;
-          const own = this.#places.find(({ agentId, memory }) => agentId === resourceId && memory === place.memory);
-          return withAgent(text, own ?? place);
-        }),
+    conversations(query: AgentConversationsQuery): Promise<Serialized> {
+      const userId = permittedUser(principal, query.userId);
+      const listed = places.map(({ agentId, memory }) => ({ memory: memory.name, resourceId: agentId }));
+      return listConversations(store, listed, { ...listQuery(query), userId }, (text, resourceId) =>
+        withAgent(text, places.find(({ agentId }) => agentId === resourceId)!),
       );
-      if (found !== undefined) return found;
-    }
-    throw conversationNotFound(id);
-  }
+    },
 
-  /** @throws ServiceError `not_found` when none of the agents has a note with that scope about the conversation */
-  async workingMemory({ scope, conversationId, userId }: AgentWorkingMemoryQuery): Promise<AgentWorkingMemory> {
-    const named = scope === "user" ? permittedUser(this.#principal, userId) : conversationId;
-    if (named === undefined) throw invalid(`${scope}Id is required with scope=${scope}`);
-    const notes: AgentWorkingMemory[] = [];
-    for (const { agentId, agentName, access, memory } of this.#places) {
-      if (memory.settings.workingMemory?.scope !== scope) continue;
-      const note = await (scope === "user"
-        ? access.workingMemoryIfAny({ id: "", userId: named })
-        : unlessNotFound(access.workingMemory(named, { userId })));
-      if (note) notes.push({ agentId, agentName, ...note });
-    }
-    const found = notes.find(({ content }) => content !== null) ?? notes[0];
-    if (found !== undefined) return found;
-    if (scope === "user") return { agentId: null, agentName: null, scope, content: null, format: null, template: null };
-    throw notFound("no agent has such a working memory");
-  }
+    /** @throws ServiceError `not_found` when none of the agents has that conversation */
+    async messages(id: string, query: AgentMessagesQuery): Promise<Serialized> {
+      for (const place of places) {
+        const found = await unlessNotFound(
+          place.access.messages(id, messageQuery(query), (text) => {
+            const { resourceId } = JSON.parse(text) as Conversation;
+            const own = places.find(({ agentId, memory }) => agentId === resourceId && memory === place.memory);
+            return withAgent(text, own ?? place);
+          }),
+        );
+        if (found !== undefined) return found;
+      }
+      throw conversationNotFound(id);
+    },
+
+    /** @throws ServiceError `not_found` when none of the agents has a note with that scope about the conversation */
+    async workingMemory({ scope, conversationId, userId }: AgentWorkingMemoryQuery): Promise<AgentWorkingMemory> {
+      const named = scope === "user" ? permittedUser(principal, userId) : conversationId;
+      if (named === undefined) throw invalid(`${scope}Id is required with scope=${scope}`);
+      const notes: AgentWorkingMemory[] = [];
+      for (const { agentId, agentName, access, memory } of places) {
+        if (memory.settings.workingMemory?.scope !== scope) continue;
+        const note = await (scope === "user"
+          ? access.workingMemoryIfAny({ id: "", userId: named })
+          : unlessNotFound(access.workingMemory(named, { userId })));
+        if (note) notes.push({ agentId, agentName, ...note });
+      }
+      const found = notes.find(({ content }) => content !== null) ?? notes[0];
+      if (found !== undefined) return found;
+      if (scope === "user")
+        return { agentId: null, agentName: null, scope, content: null, format: null, template: null };
+      throw notFound("no agent has such a working memory");
+    },
+  };
 }

@@ -112,12 +112,12 @@ class ScopedMemory implements MemoryAccess {
     return this.#change(id, userId, (found) => cloneConversation(this.#memory.domain, found, options));
   }
 
-  async messages(id: string, query: MessageQuery, shown = (conversation: string) => conversation): Promise<Serialized> {
+  async messages(id: string, query: MessageQuery, shown?: (conversation: string) => string): Promise<Serialized> {
     const page = await this.#lookup.page(id, query.userId, (number) => messagePage(this.#memory.domain, number, query));
     if (page === undefined) throw conversationNotFound(id);
-    const { messages, problem } = page;
+    const { conversation, messages, problem } = page;
     if (problem !== undefined) throw invalid(problem);
-    const begin = `{"conversation":${shown(page.conversation)},"messages":[`;
+    const begin = `{"conversation":${shown?.(conversation) ?? conversation},"messages":[`;
     if (Symbol.asyncIterator in messages) return new SerializedStream(between(begin, messages, "]}"));
     return new Serialized(begin, ...messages, "]}");
   }

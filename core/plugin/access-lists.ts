@@ -20,6 +20,9 @@ const DESCRIPTIVE_ROUTES = [
   "GET /mcp/servers",
   "GET /mcp/servers/:serverId",
   "GET /mcp/servers/:serverId/tools",
+  "GET /mcp/servers/:serverId/prompts",
+  "GET /mcp/servers/:serverId/resources",
+  "GET /mcp/servers/:serverId/resource-templates",
 ];
 const CONSOLE_SOCKETS = ["WS /ws", "WS /ws/logs"];
 

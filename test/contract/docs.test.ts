@@ -167,7 +167,7 @@ const DEFAULTS: Record<string, Record<string, unknown>> = {
   "memory.search": { limit: 10, threshold: 0.7 },
   "workflows.listExecutions": { limit: 50, offset: 0 },
   "logs.list": { limit: 100 },
-  "observability.listTraces": { limit: 50, offset: 0 },
+  "observability.listTraces": { limit: 50, offset: 0, spans: true },
 };
 
 test("GET /doc: options and page sizes are described with their defaults", () => {

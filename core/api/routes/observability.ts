@@ -7,7 +7,7 @@ import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { parseInstant } from "../../lib/instant.ts";
 import { conversationIdOf } from "../../memory/input.ts";
-import { AgentMemories } from "../../memory/of-agents.ts";
+import { agentMemories } from "../../memory/of-agents.ts";
 import { observe } from "./row.ts";
 
 /** The traces as the caller sees them. */
@@ -15,7 +15,7 @@ const open = (call: Context<Service>) => call.service.traces.for(principalOf(cal
 
 /** What agents remember, as the caller sees it. */
 const remembered = (call: Context<Service>, { agentId }: { agentId?: string }) =>
-  new AgentMemories(call.service, principalOf(call, call.service.isolated), agentId);
+  agentMemories(call.service, principalOf(call, call.service.isolated), agentId);
 
 /** A row of the inventory of the service: its routes, the values of its manifest, its limits. */
 const inventory = (part: keyof Service["inventory"], output: keyof Schemas, summary: string, description?: string) =>

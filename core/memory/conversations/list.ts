@@ -95,7 +95,7 @@ export async function listConversations(
   store: Store,
   places: readonly ListedPlace[],
   query: ListedQuery,
-  shown = (conversation: string, _resourceId: string) => conversation,
+  shown?: (conversation: string, resourceId: string) => string,
 ): Promise<Serialized> {
   const { limit, offset, userId } = query;
   const { numbers, total } = await findPage(store, places, query);
@@ -107,7 +107,9 @@ export async function listConversations(
     const belongs =
       (userId ?? found.userId) === found.userId &&
       places.some(({ resourceId = found.resourceId }) => resourceId === found.resourceId);
-    return belongs ? shown(conversationJson(row), found.resourceId) : null;
+    if (!belongs) return null;
+    const text = conversationJson(row);
+    return shown?.(text, found.resourceId) ?? text;
   });
 }
 

@@ -70,10 +70,6 @@ function createSemanticIndex(parts: IndexParts): Omit<Semantic, "rebuild"> {
     if (places.length > 0) parts.index.dropMessages(draft, places);
   }
 
-  function conversationDeleted(draft: Draft, owner: string, conversation: string): void {
-    parts.index.dropConversation(draft, owner, conversation);
-  }
-
   function committed(): void {
     parts.queue.wake();
   }
@@ -118,7 +114,8 @@ function createSemanticIndex(parts: IndexParts): Omit<Semantic, "rebuild"> {
     }
   }
 
-  return { embedding: parts.embedding, saved, deleted, conversationDeleted, committed, search };
+  const { embedding, index } = parts;
+  return { embedding, saved, deleted, conversationDeleted: index.dropConversation, committed, search };
 }
 
 interface SemanticSource extends EmbeddingSource {
@@ -222,8 +219,7 @@ async function openIndex(
     await index.idle();
   });
   const rebuild: Semantic["rebuild"] = async (progress) => {
-    const same = { ...source, embeddings: async () => embedding };
-    const done = await reindex(name, settings, same, storedMessages(store, name), progress);
+    const done = await reindex(name, settings, { ...source, embeddings }, storedMessages(store, name), progress);
     await state.refresh();
     queue.wake();
     return done;

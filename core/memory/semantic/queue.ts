@@ -3,6 +3,7 @@
  * next process finds it.
  */
 import type { Logger } from "pino";
+import { within } from "../../lib/abortable.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { backOff } from "../../lib/retry.ts";
 import { allRows } from "../../storage/ranges.ts";
@@ -86,7 +87,8 @@ export function createEmbeddingQueue(parts: QueueParts) {
       const round = new Promise<void>((resolve) => waiters.push(resolve));
       const [waiting] = await parts.store.scan({ prefix, limit: 1 });
       const left = deadline - performance.now();
-      if (waiting === undefined || left <= 0 || !(await doneWithin(round, left))) return;
+      if (waiting === undefined || left <= 0) return;
+      await within(left, round);
     }
   }
 
@@ -198,14 +200,4 @@ export function createEmbeddingQueue(parts: QueueParts) {
   }
 
   return { wake, drain, idle, waitFor };
-}
-
-async function doneWithin(promise: Promise<void>, milliseconds: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), milliseconds);
-  });
-  const done = await Promise.race([promise.then(() => true), late]);
-  clearTimeout(timer);
-  return done;
 }

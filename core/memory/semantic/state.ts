@@ -34,7 +34,6 @@ export class IndexState {
     this.#key = key;
     this.#stored = stored;
     this.#revision = revision;
-    this.#seen = revision;
   }
 
   /** @returns the state, or why the index cannot be used, as a message for the author of the manifest */
@@ -129,7 +128,6 @@ export class IndexState {
     const written = await IndexState.#write(this.#store, this.#key, { ...this.#stored, ...change }, this.#revision);
     this.#stored = written.#stored;
     this.#revision = written.#revision;
-    this.#seen = written.#revision;
   }
 }
 

@@ -70,8 +70,10 @@ describe("classes of routes", () => {
       updates: "console or user",
     };
     for (const each of ROUTES) {
-      // The manifest belongs to no user.
-      const own = each.path === "/observability/manifest" ? "console" : classes[each.group];
+      // The manifest and the store belong to no user.
+      const own = ["/observability/manifest", "/observability/commands"].includes(each.path)
+        ? "console"
+        : classes[each.group];
       const usual = open.test(each.path) ? "public" : (own ?? "public");
       const expected = isAnswer(each) ? "console or user" : usual;
       for (const defaultPrivate of [false, true]) {
