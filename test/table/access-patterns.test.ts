@@ -84,8 +84,9 @@ function expression(pattern: string): RegExp {
 const isIn = (patterns: readonly string[] | undefined, text: string) =>
   (patterns ?? []).some((pattern) => pattern !== "$defaults" && expression(pattern).test(text));
 
-/** What says how the service is built is in no wide pattern. */
-const OPENED_BY_NAME = ["/observability/limits", "/observability/manifest", "/observability/routes"];
+const COMMANDS = ["/observability/commands"];
+/** What says how the service is built, and what changes its store, is in no wide pattern. */
+const OPENED_BY_NAME = ["/observability/limits", "/observability/manifest", "/observability/routes", ...COMMANDS];
 const isName = (pattern: string) => !/[*:]/.test(pattern);
 
 /** @param text method and decoded path */
@@ -97,7 +98,7 @@ function expected(endpoint: Endpoint, text: string, of: Case): Exclude<Needs, "c
   const opening = OPENED_BY_NAME.includes(endpoint.path) ? named : { ...auth, provided: provided.publicRoutes };
   const isOpened = isProbe || isIn(opening.publicRoutes, text) || isIn(opening.provided, text);
   // It belongs to no user: no list makes it one's.
-  if (endpoint.path === "/observability/manifest" && !isOpened) return "console";
+  if (["/observability/manifest", ...COMMANDS].includes(endpoint.path) && !isOpened) return "console";
   if (mode === "authNext") {
     if (isOpened) return "public";
     const { consoleRoutes = ["$defaults"] } = auth;
