@@ -44,7 +44,9 @@ async function answerRpc(
   try {
     checkRequest(body);
   } catch (error) {
-    return reply(rpcError(null, A2A_ERROR_CODE.INVALID_REQUEST, messageOf(error)));
+    const { id } = Object(body);
+    const isId = typeof id === "string" || typeof id === "number";
+    return reply(rpcError(isId ? id : null, A2A_ERROR_CODE.INVALID_REQUEST, messageOf(error)));
   }
   const { id = null, method, params } = body;
   const version = chooseVersion(header, method);

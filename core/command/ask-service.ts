@@ -1,11 +1,13 @@
 /** Has a running service do what a command cannot do beside it. */
-import { createInterface } from "node:readline";
-import { Readable } from "node:stream";
 import type { CommandEvent, RunCommandRequest } from "../../generated/types.ts";
 import { CONSOLE_KEY_VARIABLE } from "../auth/credentials.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { NamedFile } from "../storage/sqlite-backup.ts";
 import { fileId } from "../storage/sqlite-lock.ts";
 import { type Invocation, say } from "./invocation.ts";
+
+/** Of one line of an answer. */
+const MOST_CHARACTERS = 1024 * 1024;
 
 /**
  * @param url of the service
@@ -23,21 +25,50 @@ export async function askService(
     method: "POST",
     headers: { "content-type": "application/json", "x-console-access-key": process.env[CONSOLE_KEY_VARIABLE] ?? "" },
     body: JSON.stringify(body),
-    redirect: "error",
+    redirect: "manual",
   }).catch(() => null);
   if (response === null) return false;
-  if (!response.ok) throw new Error(`the service at ${url}: ${await refusalOf(response)}`);
-  for await (const line of createInterface({ input: Readable.fromWeb(response.body!) })) {
-    if (!line.startsWith("data: ")) continue;
-    const event = JSON.parse(line.slice("data: ".length)) as CommandEvent;
-    if (event.type === "error") throw new Error(`the service at ${url}: ${event.error}`);
-    say(event.line);
+  try {
+    await sayEvents(response);
+    return true;
+  } catch (error) {
+    throw new Error(`the service at ${url}: ${messageOf(error)}`, { cause: error });
   }
-  return true;
 }
 
-async function refusalOf(response: Response): Promise<string> {
-  if (response.status === 401) return `it wants its console key: set ${CONSOLE_KEY_VARIABLE}, or --env-file FILE`;
-  const { error } = (await response.json().catch(() => ({}))) as { error?: string };
-  return error ?? `it answered ${response.status}`;
+async function sayEvents(response: Response): Promise<void> {
+  const { status, headers } = response;
+  const foreign = `it answered ${status}, and not as Penstock does`;
+  if (status === 401) throw new Error(`it wants its console key: set ${CONSOLE_KEY_VARIABLE}, or --env-file FILE`);
+  const isStream = headers.get("content-type")?.startsWith("text/event-stream");
+  let hasSaid = false;
+  for await (const line of linesOf(response)) {
+    if (!isStream) throw new Error(read(line)?.error ?? foreign);
+    if (!line.startsWith("data: ")) continue;
+    const event = read(line.slice("data: ".length)) as CommandEvent | undefined;
+    if (event?.type === "error") throw new Error(event.error);
+    if (event?.type !== "line") throw new Error(foreign);
+    say(event.line);
+    hasSaid = true;
+  }
+  if (!hasSaid) throw new Error(foreign);
+}
+
+async function* linesOf({ body }: Response): AsyncGenerator<string> {
+  let rest = "";
+  for await (const text of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop()!;
+    yield* lines;
+    if (rest.length > MOST_CHARACTERS) throw new Error("its answer has a line of more than 1 MiB");
+  }
+  if (rest !== "") yield rest;
+}
+
+function read(json: string): { error?: string } | undefined {
+  try {
+    return Object(JSON.parse(json));
+  } catch {
+    return undefined;
+  }
 }

@@ -3,9 +3,10 @@ import { closeSync, cpSync, existsSync, openSync, readFileSync, readSync, statSy
 import { basename, join, relative, sep } from "node:path";
 
 /** Left out: hidden files, which contain keys and history, packages, other keys, and what belongs to a store. */
-const LEFT_OUT = /^(\.|node_modules$)|\.(env|key|p12|pfx)$|-(wal|shm|journal)$/i;
-/** Left out whatever its name is: a store and an export, by how they begin, and what has a line with which a private key begins. */
-const KEPT_BACK = /^(?:SQLite format 3\0|\{"penstock":"export")|^-----BEGIN [A-Z ]*PRIVATE KEY/m;
+const LEFT_OUT = /^(\.|env\.|node_modules$)|\.(env|key|p12|pfx)$|-(wal|shm|journal|reserve)$/i;
+/** Left out whatever its name is: a store and an export, by how they begin, and what has a private key in lines or in a string of JSON. */
+const KEPT_BACK =
+  /^(?:SQLite format 3\0|\{"penstock":"export")|^-----BEGIN [A-Z ]*PRIVATE KEY|"-----BEGIN [A-Z ]*PRIVATE KEY-----\\n[\w+/]{16}/m;
 
 /**
  * Copies them, and returns their paths.

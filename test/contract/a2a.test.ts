@@ -364,8 +364,9 @@ const BODIES: [what: string, body: string, code: number][] = [
 for (const [what, body, code] of BODIES) {
   test(`POST /a2a/:id: a body that is ${what} is refused with ${code}, in JSON-RPC`, async () => {
     const reply = await service.post("/a2a/desk", body, { "a2a-version": "1.0" });
-    const { jsonrpc, error } = (await reply.json()) as Loose;
+    const { jsonrpc, id, error } = (await reply.json()) as Loose;
     assert.deepEqual([reply.status, jsonrpc, error.code], [200, "2.0", code]);
+    assert.equal(id, body.includes('"id":1') ? 1 : null, "the id of the request, where it has one");
     assert.ok(error.message.length > 3);
   });
 }

@@ -1,6 +1,9 @@
 /** `penstock executions`, `reindex` and `vacuum` beside a service that has the SQLite file: it does what they ask for. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { chmod, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { penstock } from "../support/command-line.ts";
@@ -106,6 +109,34 @@ test("penstock executions end: of two services in one folder, the one at the add
   await writeFile(join(second.cwd, "service.yaml"), JSON.stringify({ name: "T", version: "1.0.0", store: linked }));
   const ended = await second.run(`executions end waits --port ${second.client.service.port}`);
   assert.deepEqual([ended.code, ended.stderr], [0, ""]);
+});
+
+test("penstock executions list: another program at the address of the service is no success, whatever it answers", async (t) => {
+  const { run } = await served(t);
+  const answers: [status: number, type: string, body: string, said: RegExp][] = [
+    [200, "text/html", "<h1>It works</h1>", /it answered 200, and not as Penstock does/],
+    [200, "text/event-stream", "", /it answered 200, and not as Penstock does/],
+    [200, "text/event-stream", 'data: {"type":"news"}\n\n', /it answered 200, and not as Penstock does/],
+    [200, "text/event-stream", "data: {\n\n", /it answered 200, and not as Penstock does/],
+    [200, "text/event-stream", "x".repeat(2 * 1024 * 1024), /its answer has a line of more than 1 MiB/],
+    [500, "application/json", "null", /it answered 500, and not as Penstock does/],
+    [307, "text/plain", "elsewhere", /it answered 307, and not as Penstock does/],
+  ];
+  let next = 0;
+  const other = createServer((_request, response) => {
+    const [status, type, body] = answers[next]!;
+    response.writeHead(status, { "content-type": type, ...(status === 307 && { location: "/" }) }).end(body);
+  });
+  other.listen(0, "127.0.0.1");
+  await once(other, "listening");
+  t.after(() => other.close());
+  const { port } = other.address() as AddressInfo;
+  for (const [, , , said] of answers) {
+    const { code, stdout, stderr } = await run(`executions list --port ${port}`);
+    assert.deepEqual([code, stdout], [1, ""], stderr);
+    assert.match(stderr, said);
+    next++;
+  }
 });
 
 test("penstock executions list: while a service ends it is refused and says so; once it has ended, what it left beside the file hinders nobody", async (t) => {
