@@ -46,10 +46,13 @@ for (const [index, { title }] of asked.entries()) {
     assert.equal(each.title, title);
     const found: string[] = [];
     for (const { title, text } of spread([...each.growths()], MOST_FORMS)) {
-      const excess = await findExcess((size) => {
-        const sent = text(size);
-        return { bytes: Buffer.byteLength(sent), work: () => each.send(sent) };
-      }, sizesOf(each));
+      const look = () =>
+        findExcess((size) => {
+          const sent = text(size);
+          return { bytes: Buffer.byteLength(sent), work: () => each.send(sent) };
+        }, sizesOf(each));
+      // What grows so does it each time; what else the process does takes time once.
+      const excess = (await look()) && (await look()) && (await look());
       if (excess !== null) found.push(`${title}: ${JSON.stringify(excess)}`);
     }
     assert.deepEqual(found, []);
