@@ -43,18 +43,13 @@ import type { FoundTask, TaskRows } from "./task-rows.ts";
 
 /* Reads the message with which the client of a task answers the approvals that its agent needs. */
 
-interface TaskAnswer {
-  readonly approvalId: string;
-  readonly body: AnswerApprovalRequest;
-}
-
 const FORM = 'a data part {approvalId, approved, reason?, input?}, or the text "yes" or "no"';
 
 /**
  * @param asked the approvals that the task waits for
  * @throws ServiceError `invalid_input` for a message that is not an answer to them
  */
-function readAnswers(parts: readonly Part[], asked: readonly PendingApproval[]): TaskAnswer[] {
+function readAnswers(parts: readonly Part[], asked: readonly PendingApproval[]) {
   const data = parts.flatMap((part, index) => ("data" in part ? [dataAnswer(part.data, index, asked)] : []));
   if (data.length > 0) return data;
   const said = yesOrNo(parts.map(({ text }) => text ?? "").join("\n"));
@@ -70,7 +65,7 @@ function yesOrNo(text: string): "yes" | "no" | null {
   return said === "yes" || said === "no" ? said : null;
 }
 
-function dataAnswer(data: unknown, index: number, asked: readonly PendingApproval[]): TaskAnswer {
+function dataAnswer(data: unknown, index: number, asked: readonly PendingApproval[]) {
   const path = `params.message.parts[${index}].data`;
   if (!isObject(data)) throw invalid(`${path} must be an object: {approvalId, approved, reason?, input?}`);
   const { approvalId = theOnly(asked, path), ...body } = data as Record<string, unknown>;
@@ -124,7 +119,7 @@ export class Tasks {
   readonly #turns = createKeyedMutex<string>();
   /** What follows runs in the background. */
   readonly #following = new Set<Promise<unknown>>();
-  /** The agents of tasks that did not follow their runs once, by task: they are looked at again until they work no more. */
+  /** The agents of tasks that did not follow their runs once, by task: they are looked at again until they work no more, one that fails behind the others. */
   readonly #late = new Map<string, string>();
   readonly #retries: Interval;
 
@@ -150,7 +145,11 @@ export class Tasks {
       return following;
     };
     const followLate = async () => {
-      for (const [id, agentId] of this.#late) if (!(await this.takeUp(agentId, id))) this.#late.delete(id);
+      for (const [id, agentId] of [...this.#late]) {
+        this.#late.delete(id);
+        this.#late.set(id, agentId);
+        if (!(await this.takeUp(agentId, id))) this.#late.delete(id);
+      }
     };
     this.#retries = new Interval(RETRY_INTERVAL_MS, followLate, (error) =>
       options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`),

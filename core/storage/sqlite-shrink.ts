@@ -45,7 +45,7 @@ interface ShrinkOptions {
 export function shrinkInBackground(
   connection: SqliteConnection,
   { inTurn, failed, reserve, interval = CHECK_INTERVAL_MS }: ShrinkOptions,
-): Pick<Interval, "hurry" | "stop"> & { all(): Promise<void> } {
+): Pick<Interval, "hurry" | "stop"> & { all(): Promise<number> } {
   const rounds = new Interval(interval, round, failed);
 
   async function round(): Promise<void> {
@@ -95,10 +95,11 @@ export function shrinkInBackground(
     hurry: () => rounds.hurry(),
     stop: () => rounds.stop(),
     async all() {
-      const { free, mode } = await pages(connection);
+      const { free, mode, bytes } = await pages(connection);
       if (mode === 0)
         throw invalid("an older version made the file: it gives space back only while no service uses it");
       await giveBack(free, nextTurn);
+      return bytes;
     },
   };
 }
@@ -109,10 +110,10 @@ async function checkpoint(connection: SqliteConnection): Promise<boolean> {
   return row?.log === row?.checkpointed;
 }
 
-async function pages(connection: SqliteConnection): Promise<{ free: number; all: number; mode: number }> {
-  const [row] = await connection.query<{ free: number; total: number; mode: number }>(
-    `SELECT freelist_count AS free, page_count AS total, auto_vacuum AS mode
-       FROM pragma_freelist_count, pragma_page_count, pragma_auto_vacuum`,
+async function pages(connection: SqliteConnection) {
+  const [row] = await connection.query<{ free: number; all: number; mode: number; bytes: number }>(
+    `SELECT freelist_count AS free, page_count AS "all", auto_vacuum AS mode, page_count * page_size AS bytes
+       FROM pragma_freelist_count, pragma_page_count, pragma_auto_vacuum, pragma_page_size`,
   );
-  return { free: row?.free ?? 0, all: row?.total ?? 0, mode: row?.mode ?? 0 };
+  return row!;
 }

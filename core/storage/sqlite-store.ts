@@ -359,9 +359,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       file: {
         id: () => fileId(file),
         async shrink() {
-          const { size: before } = await stat(file);
-          await shrinking.all();
-          return shrunk(where, before, file);
+          return shrunk(where, await shrinking.all(), file);
         },
       },
       async get(key) {

@@ -1,7 +1,7 @@
 /** Contract, "Agents": `/object` and `/stream-object` hold to the schema of the request. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { says, saysJson } from "../support/openai-upstream.ts";
+import { SHOWN_USAGE, says, saysJson } from "../support/openai-upstream.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
 
@@ -115,15 +115,7 @@ describe("POST /agents/:id/stream-object", () => {
     assert.deepEqual(events.at(-1), {
       type: "final",
       finalObject: { city: "Lisbon", days: 12 },
-      usage: {
-        promptTokens: 10,
-        completionTokens: 5,
-        totalTokens: 15,
-        cachedInputTokens: 0,
-        reasoningTokens: 0,
-        inputTokens: 10,
-        outputTokens: 5,
-      },
+      usage: SHOWN_USAGE,
       finishReason: "stop",
       model: "up/test-model",
     });

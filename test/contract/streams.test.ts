@@ -2,21 +2,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FIXTURES } from "../support/fixtures.ts";
-import { calls, says } from "../support/openai-upstream.ts";
+import { calls, SHOWN_USAGE, says } from "../support/openai-upstream.ts";
 import { type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { parseEvents } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const MODEL = "up/test-model";
-const USAGE = {
-  promptTokens: 10,
-  completionTokens: 5,
-  totalTokens: 15,
-  cachedInputTokens: 0,
-  reasoningTokens: 0,
-  inputTokens: 10,
-  outputTokens: 5,
-};
 const TWICE = {
   promptTokens: 20,
   completionTokens: 10,
@@ -63,8 +54,8 @@ for (const transport of TRANSPORTS) {
         { type: "text-start" },
         { type: "text-delta", delta: "Hello there" },
         { type: "text-end" },
-        { type: "finish-step", usage: USAGE, model: MODEL, finishReason: "stop" },
-        { type: "finish", finishReason: "stop", totalUsage: USAGE, model: MODEL },
+        { type: "finish-step", usage: SHOWN_USAGE, model: MODEL, finishReason: "stop" },
+        { type: "finish", finishReason: "stop", totalUsage: SHOWN_USAGE, model: MODEL },
       ]);
     });
 
@@ -85,7 +76,7 @@ for (const transport of TRANSPORTS) {
         { type: "tool-call", ...call("c2", "fail", { how: "now" }) },
         { type: "tool-result", ...call("c1", "sum", { a: 1, b: 2 }), output: { sum: 3 } },
         { type: "tool-error", ...call("c2", "fail", { how: "now" }), error: "the shop is closed" },
-        { type: "finish-step", usage: USAGE, model: MODEL, finishReason: "tool-calls" },
+        { type: "finish-step", usage: SHOWN_USAGE, model: MODEL, finishReason: "tool-calls" },
         { type: "start-step" },
         { type: "reasoning-start" },
         { type: "reasoning-delta", delta: "Hm." },
@@ -93,7 +84,7 @@ for (const transport of TRANSPORTS) {
         { type: "text-start" },
         { type: "text-delta", delta: "Three." },
         { type: "text-end" },
-        { type: "finish-step", usage: USAGE, model: MODEL, finishReason: "stop" },
+        { type: "finish-step", usage: SHOWN_USAGE, model: MODEL, finishReason: "stop" },
         { type: "finish", finishReason: "stop", totalUsage: TWICE, model: MODEL },
       ]);
       const inputs = events.filter(({ type, id }) => type.startsWith("tool-input-") && id === "c1");

@@ -266,3 +266,14 @@ function embeddings(body: { input: string[] }): unknown {
     usage: { prompt_tokens: tokens, total_tokens: tokens },
   };
 }
+
+/** What replies show of the usage that an answer has here by default. */
+export const SHOWN_USAGE = {
+  promptTokens: 10,
+  completionTokens: 5,
+  totalTokens: 15,
+  cachedInputTokens: 0,
+  reasoningTokens: 0,
+  inputTokens: 10,
+  outputTokens: 5,
+};
