@@ -23,12 +23,12 @@ import {
   serve,
 } from "../support/isolated-service.ts";
 import { type Objects, OWNING_ROWS, type OwningRequest } from "../support/owning-routes.ts";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
 import { token } from "../support/tokens.ts";
 
-const postgres = await startPostgres();
+const postgres = await sharedPostgres();
 const folder = mkdtempSync(join(tmpdir(), "penstock-own-ids-"));
 after(async () => {
   await postgres?.close();

@@ -5,12 +5,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
 import { COMMIT_MODES } from "../support/postgres-modes.ts";
 import { silent } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
 const db = server as PostgresServer;
 after(() => server?.close());

@@ -4,12 +4,12 @@ import { after, type TestContext, test } from "node:test";
 import pg from "pg";
 import { CommitConflict } from "../../core/lib/errors.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
-import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
 import { COMMIT_MODES } from "../support/postgres-modes.ts";
 import { silent } from "../support/providers.ts";
 import { manifestWith, startService } from "../support/service.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
 const db = server as PostgresServer;
 after(() => server?.close());

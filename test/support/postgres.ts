@@ -44,8 +44,10 @@ const identity = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
 const run = promisify(execFile);
 
 /** A server that others may use at the same time: for files that need databases, and neither stop it nor count what it does. */
-export const sharedPostgres = (): Promise<PostgresServer | null> =>
-  open(process.env.PENSTOCK_TEST_POSTGRES || process.env.PENSTOCK_TEST_POSTGRES_SHARED);
+export async function sharedPostgres(): Promise<PostgresServer | null> {
+  const { PENSTOCK_TEST_POSTGRES: external, PENSTOCK_TEST_POSTGRES_SHARED: shared } = process.env;
+  return external || !shared ? open(external) : useRunning(shared, true);
+}
 
 /**
  * A server of its own, or null when none is installed on this machine, which is said loudly and is an error where CI is set. One that is
@@ -56,7 +58,7 @@ export const startPostgres = (connections?: number): Promise<PostgresServer | nu
 
 /** @param connections that an embedded server takes */
 async function open(url: string | undefined, connections?: number): Promise<PostgresServer | null> {
-  if (url !== undefined && url !== "") return useExternal(url);
+  if (url !== undefined && url !== "") return useRunning(url, false);
   const native = installed();
   if (native !== null) return startEmbedded(native, connections);
   if (process.env.CI) throw new Error(NO_POSTGRES);
@@ -67,7 +69,14 @@ async function open(url: string | undefined, connections?: number): Promise<Post
 /** The title of a skipped test says why. */
 export const NO_POSTGRES = "no PostgreSQL server on this machine: set PENSTOCK_TEST_POSTGRES=postgres://...";
 
-function clientOf(serverUrl: string): Pick<PostgresServer, "createDatabase" | "query"> & { drop(): Promise<void> } {
+interface ServerClient extends Pick<PostgresServer, "createDatabase" | "query"> {
+  drop(): Promise<void>;
+  /** Leaves the databases to other processes. */
+  leave(): Promise<void>;
+}
+
+/** @param leaves whether others leave databases there */
+function clientOf(serverUrl: string, leaves = false): ServerClient {
   const created: string[] = [];
   async function query(sql: string, url = serverUrl): Promise<Record<string, unknown>[]> {
     const pool = new pg.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 60_000 });
@@ -78,24 +87,60 @@ function clientOf(serverUrl: string): Pick<PostgresServer, "createDatabase" | "q
       await pool.end();
     }
   }
+  const urlOf = (name: string): string => Object.assign(new URL(serverUrl), { pathname: `/${name}` }).href;
   return {
     query,
     async createDatabase() {
       const name = `penstock_${randomBytes(6).toString("hex")}`;
-      await query(`CREATE DATABASE ${name}`);
+      const taken = leaves && (await takeLeft(query, name));
+      if (taken) await query(EMPTY, urlOf(name));
+      else await query(`CREATE DATABASE ${name}`);
       created.push(name);
-      const url = new URL(serverUrl);
-      url.pathname = `/${name}`;
-      return url.href;
+      return urlOf(name);
     },
     async drop() {
       for (const name of created) await query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     },
+    async leave() {
+      if (created.length === 0) return;
+      const names = created.map((name) => `'${name}'`).join();
+      await query(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname IN (${names})`);
+      // One to which a process that was left behind connects again stays what it is.
+      const rename = (name: string) => query(`ALTER DATABASE ${name} RENAME TO ${name.replace("penstock", LEFT)}`);
+      for (const name of created) await rename(name).catch(() => undefined);
+    },
   };
 }
 
-async function useExternal(url: string): Promise<PostgresServer> {
-  const { query, createDatabase, drop } = clientOf(url);
+/** What the databases are called that test files have left: by their old names nobody finds them. */
+const LEFT = "left";
+
+/** Those with settings or rights of their own are left alone. */
+const LEFT_ONES = `SELECT datname AS name FROM pg_database WHERE datname LIKE '${LEFT}\\_%' AND datacl IS NULL
+  AND oid NOT IN (SELECT setdatabase FROM pg_db_role_setting)`;
+
+/** As a new one is, but for its catalogs, whose 300 files take a hundred times as long to make as this. */
+const EMPTY = `DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname <> 'information_schema' AND nspname NOT LIKE 'pg\\_%' LOOP
+      EXECUTE format('DROP SCHEMA %I CASCADE', name);
+    END LOOP;
+  END $$;
+  CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+  GRANT USAGE ON SCHEMA public TO PUBLIC;
+  SELECT pg_stat_reset()`;
+
+/** Gives a database that another file has left this name; false: there is none. Of several who try one, the server lets one. */
+async function takeLeft(query: PostgresServer["query"], name: string): Promise<boolean> {
+  for (const left of await query(LEFT_ONES)) {
+    const renamed = query(`ALTER DATABASE ${left.name} RENAME TO ${name}`);
+    if (await renamed.then(() => true).catch(() => false)) return true;
+  }
+  return false;
+}
+
+/** @param leaves whether its databases go to the next file, and with the server, which is that of this run */
+async function useRunning(url: string, leaves: boolean): Promise<PostgresServer> {
+  const { query, createDatabase, drop, leave } = clientOf(url, leaves);
   await query("SELECT 1");
   return {
     url,
@@ -107,7 +152,7 @@ async function useExternal(url: string): Promise<PostgresServer> {
     standby: null,
     promote: null,
     follow: null,
-    close: drop,
+    close: leaves ? leave : drop,
   };
 }
 

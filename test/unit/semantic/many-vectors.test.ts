@@ -9,13 +9,13 @@ import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../../core/storage/postgres-store.ts";
 import { openSqliteStore } from "../../../core/storage/sqlite-store.ts";
 import type { Row, Store } from "../../../core/storage/store.ts";
-import { startPostgres } from "../../support/postgres.ts";
+import { sharedPostgres } from "../../support/postgres.ts";
 import { silent } from "../../support/providers.ts";
 import { temporaryFolder } from "../../support/storage.ts";
 import { createNumbers, randomVector } from "../../support/vectors.ts";
 
 /** Null, which is said, where there is no PostgreSQL. */
-const postgres = await startPostgres();
+const postgres = await sharedPostgres();
 after(() => postgres?.close());
 
 const LAYOUT = createLayout("default");
