@@ -144,7 +144,7 @@ after(() => server?.close());
 test("POST /approvals/:approvalId: of processes on one PostgreSQL any one takes the answer, and one call runs", {
   skip: server === null && NO_POSTGRES,
 }, async (t) => {
-  const { start, runs } = await shop(t, await server!.createDatabase());
+  const { start, runs } = await shop(t, await server!.createDatabase(t));
   const [one, other] = await Promise.all([start(), start()]);
   const { executionId, suspension } = await dataOf(post(one, "/workflows/w/execute", { input: { amount: 1 } }));
   await dataOf(post(other, `/approvals/${suspension.suspendData.approvalId}`, { approved: true }));

@@ -45,7 +45,7 @@ async function cluster(t: TestContext, times: MembershipTimes) {
       again: { steps: [{ ...note("one", "fails"), retry }] },
     },
   };
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const whole: MemberOptions = { url, times, manifest, plugins: { "steps/note.mjs": NOTE } };
   const start = (options: Partial<MemberOptions> = {}) => startMember(t, { ...whole, ...options });
   /** The keys of the steps that were run, each with the process that did. */

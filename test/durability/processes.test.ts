@@ -106,7 +106,7 @@ const SHARED: readonly Shared[] = [
     name: "PostgreSQL",
     skip: server === null ? NO_POSTGRES : false,
     async open(t) {
-      const url = await server!.createDatabase();
+      const url = await server!.createDatabase(t);
       return async () => {
         const store = await openPostgresStore(url, { logger: silent });
         t.after(() => store.close());

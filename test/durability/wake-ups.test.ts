@@ -40,7 +40,7 @@ const MANIFEST = {
 
 /** Two processes on one database; the second is what the store of the other one sees. */
 async function twoProcesses(t: TestContext) {
-  const url = await server!.createDatabase();
+  const url = await server!.createDatabase(t);
   const start = await processesOf(t, MANIFEST, { plugins: { "steps/probe.mjs": PROBE } });
   const boot = async () => {
     const store = await openPostgresStore(url, { logger: silent });

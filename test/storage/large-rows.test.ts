@@ -59,7 +59,7 @@ test("store sqlite: POST /api/memory/save-messages reads no more of the file bes
 test("store postgres: POST /api/memory/save-messages reads no more blocks beside another user's messages of 8 MiB than alone", {
   skip: server === null ? NO_POSTGRES : false,
 }, async (t) => {
-  const url = await server!.createDatabase();
+  const url = await server!.createDatabase(t);
   /** Blocks that were asked for, whether they were in memory or not. Sessions tell at the latest when they end. */
   const blocksBy = async (work: (service: Service) => Promise<void>): Promise<number> => {
     const service = await serve(t, url);

@@ -22,7 +22,7 @@ const skip = server === null ? NO_POSTGRES : false;
 after(() => server?.close());
 
 async function database(t: TestContext) {
-  const url = await (server as PostgresServer).createDatabase();
+  const url = await (server as PostgresServer).createDatabase(t);
   return async () => {
     const store = await openPostgresStore(url, { logger: silent });
     t.after(() => store.close());
@@ -100,7 +100,7 @@ for (const [what, loss] of Object.entries(LOSSES)) {
 test("POST /agents/:id/text: a run that asks while its number is taken gets another, waits with what it has done, and goes on once", {
   skip,
 }, async (t) => {
-  const url = await (server as PostgresServer).createDatabase();
+  const url = await (server as PostgresServer).createDatabase(t);
   const replies = [{ when: "pay (\\d+)", call: { tool: "pay", input: { amount: "{{ int(match[1]) }}" } } }];
   const service = await serveApprovals(t, {
     store: url,

@@ -44,7 +44,7 @@ for (const { name, createDatabase } of COMMIT_MODES) {
     test(`store postgres: a commit ${name} that expects ${what} never appears to who has read that change, however late its statements are`, {
       skip,
     }, async (t) => {
-      const { url } = await createDatabase(db);
+      const { url } = await createDatabase(db, t);
       const proxy = await startStatementProxy(url);
       const [slow, quick] = [
         await openPostgresStore(proxy.url, { logger: silent }),

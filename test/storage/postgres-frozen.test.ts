@@ -58,7 +58,7 @@ test("store postgres: a process stopped (SIGSTOP) in its transaction holds up no
   skip,
 }, async (t) => {
   const { createDatabase, last } = COMMIT_MODES.find(({ name }) => name === "in steps")!;
-  const { url } = await createDatabase(db);
+  const { url } = await createDatabase(db, t);
   const store = await open(t, url);
   await store.commit({ add: [["n", 1]] });
   const writer = await stoppedWriter(t, url, "before", last);
@@ -80,7 +80,7 @@ for (const { name, last, createDatabase } of COMMIT_MODES) {
   test(`store postgres: a process stopped when its commit ${name} was on the way knows later that it happened, and does not repeat it`, {
     skip,
   }, async (t) => {
-    const { url, ownerUrl } = await createDatabase(db);
+    const { url, ownerUrl } = await createDatabase(db, t);
     const store = await open(t, url);
     const writer = await stoppedWriter(t, url, "after", last);
     await store.commit({ add: [["n", 1]] });
@@ -98,7 +98,7 @@ for (const { name, last, createDatabase } of COMMIT_MODES) {
 test("store postgres: a row that another session keeps locked: 503 that says so, and commits go on when it lets go", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const limited = new URL(url);
   limited.searchParams.set("lock_timeout", "200");
   const store = await open(t, limited.href);
@@ -121,7 +121,7 @@ test("store postgres: a row that another session keeps locked: 503 that says so,
 test("store postgres: a statement that runs too long is ended by the server, also when nobody waits for it any more", {
   skip,
 }, async (t) => {
-  const url = new URL(await db.createDatabase());
+  const url = new URL(await db.createDatabase(t));
   url.searchParams.set("statement_timeout", "200");
   const database = new PostgresDatabase(url.href, silent);
   t.after(() => database.disconnect());
@@ -138,7 +138,7 @@ test("store postgres: a statement that runs too long is ended by the server, als
 test("store postgres: every session has bounds on statements, locks and idle transactions, which the URL may change", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const SETTINGS =
     "SELECT current_setting('statement_timeout') AS statement, current_setting('lock_timeout') AS lock, current_setting('idle_in_transaction_session_timeout') AS idle";
   const settings = async (address: string) => {

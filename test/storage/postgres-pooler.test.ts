@@ -27,7 +27,7 @@ for (const { name, createDatabase } of COMMIT_MODES) {
   test(`store postgres: three processes behind PgBouncer share two sessions, commits ${name}: every read and commit is its own`, {
     skip,
   }, async (t) => {
-    const { url } = await createDatabase(db);
+    const { url } = await createDatabase(db, t);
     const pooled = await startPgBouncer(t, url, IGNORING);
     const stores = [await open(t, pooled), await open(t, pooled), await open(t, pooled)];
     await Promise.all(
@@ -50,7 +50,7 @@ for (const { name, createDatabase } of COMMIT_MODES) {
 test("store postgres: a PgBouncer whose server is away: 503 says that its login has been failing, and that is over by itself", {
   skip: skip || (db.stop === null ? "the server is not ours to stop" : false),
 }, async (t) => {
-  const pooled = await startPgBouncer(t, await db.createDatabase(), `${IGNORING}\nserver_login_retry = 1`);
+  const pooled = await startPgBouncer(t, await db.createDatabase(t), `${IGNORING}\nserver_login_retry = 1`);
   const store = await open(t, pooled);
   await store.commit({ put: [["k", "1"]] });
   await db.stop!("immediate");
@@ -66,7 +66,7 @@ test("store postgres: a PgBouncer whose server is away: 503 says that its login 
 test("store postgres: the pooler of Neon, which lacks LISTEN, is named with the address to take", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   // As every database of Neon says of itself.
   await db.query(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET neon.timeline_id = 'x'`, url);
   const { logger, lines } = recordingLogger();
@@ -80,7 +80,7 @@ test("store postgres: the pooler of Neon, which lacks LISTEN, is named with the 
 test("store postgres: a PgBouncer that refuses the bounds of sessions: the store works, and the log says where to set them", {
   skip,
 }, async (t) => {
-  const url = await startPgBouncer(t, await db.createDatabase());
+  const url = await startPgBouncer(t, await db.createDatabase(t));
   const { logger, lines } = recordingLogger();
   const store = await openPostgresStore(url, { logger });
   t.after(() => store.close());

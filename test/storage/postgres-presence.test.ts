@@ -24,7 +24,7 @@ const END_SESSIONS =
 test("store postgres: a process is shown as long as its session lasts, and again once it has another", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const one = await openPostgresStore(url, { logger: silent });
   const other = await open(t, url);
   const shown = async () => [...(await other.presence!.shown(["one", "two", "three"]))].sort();
@@ -45,8 +45,8 @@ test("store postgres: a process is shown as long as its session lasts, and again
 });
 
 test("store postgres: a name is shown in its own database alone, and by one session alone", { skip }, async (t) => {
-  const url = await db.createDatabase();
-  const [one, same, elsewhere] = [await open(t, url), await open(t, url), await open(t, await db.createDatabase())];
+  const url = await db.createDatabase(t);
+  const [one, same, elsewhere] = [await open(t, url), await open(t, url), await open(t, await db.createDatabase(t))];
   assert.equal(await one.presence!.show("name"), true);
   assert.deepEqual([...(await elsewhere.presence!.shown(["name"]))], []);
   assert.equal(await same.presence!.show("name"), false);
@@ -55,7 +55,7 @@ test("store postgres: a name is shown in its own database alone, and by one sess
 test("store postgres: a process shows itself not at all while there is no server, and that is no error", {
   skip: skip || (db.stop === null ? "the server is not ours to stop" : false),
 }, async (t) => {
-  const store = await open(t, await db.createDatabase());
+  const store = await open(t, await db.createDatabase(t));
   assert.equal(await store.presence!.show("name"), true);
   await db.stop!("immediate");
   try {

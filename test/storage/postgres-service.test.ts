@@ -24,7 +24,7 @@ async function textsOf(service: TestService): Promise<unknown[]> {
 test("POST /agents/:id/text with memory on PostgreSQL: 503 while the server is away, and nothing is lost", {
   skip,
 }, async (t) => {
-  const store = await db.createDatabase();
+  const store = await db.createDatabase(t);
   const manifest = manifestWith({ memory: "default" }, { store, memory: { default: {} } });
   const service = await startService(t, manifest);
   const say = (input: string) => service.post("/agents/assistant/text", { input, options: OPTIONS });
@@ -75,7 +75,7 @@ test("POST /a2a/:id on PostgreSQL: one service follows, lists and cancels a task
   skip: server === null ? NO_POSTGRES : false,
 }, async (t) => {
   const manifest = {
-    ...manifestWith({ model: "demo/slow" }, { store: await db.createDatabase() }),
+    ...manifestWith({ model: "demo/slow" }, { store: await db.createDatabase(t) }),
     providers: { demo: { use: "scripted", models: { slow: { firstDelay: "60s" } } } },
   };
   const [one, two] = await Promise.all([startService(t, manifest), startService(t, manifest)]);
@@ -99,7 +99,7 @@ test("POST /a2a/:id on PostgreSQL: one service follows, lists and cancels a task
 test("50 requests that are 503 while PostgreSQL is away leave one line in the log for each change of its state, and none of their own", {
   skip,
 }, async (t) => {
-  const manifest = manifestWith({ memory: "default" }, { store: await db.createDatabase(), memory: { default: {} } });
+  const manifest = manifestWith({ memory: "default" }, { store: await db.createDatabase(t), memory: { default: {} } });
   const service = await startService(t, manifest);
   assert.equal((await service.get(URL_OF_MESSAGES)).status, 404);
   await db.stop!("immediate");

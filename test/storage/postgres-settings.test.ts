@@ -30,7 +30,7 @@ function withSettings(url: string, settings: Record<string, string>): string {
 test("store postgres: schema in the URL says where the tables are: stores of two schemas share a database and no row", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   // One of them is a word of SQL.
   const [one, two] = [
     await open(t, withSettings(url, { schema: "one" })),
@@ -53,7 +53,7 @@ test("store postgres: schema in the URL says where the tables are: stores of two
 });
 
 test("store postgres: pool in the URL bounds the connections of a process", { skip }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await open(t, withSettings(url, { pool: "3" }));
   const holder = new pg.Pool({ connectionString: url, max: 1 });
   t.after(() => holder.end());
@@ -96,7 +96,7 @@ test("store postgres: settings in the URL that cannot be are refused with what w
 test("store postgres: a user who may not make the function: it works in steps, and the log says so", {
   skip,
 }, async (t) => {
-  const { url } = await COMMIT_MODES.find(({ name }) => name === "in steps")!.createDatabase(db);
+  const { url } = await COMMIT_MODES.find(({ name }) => name === "in steps")!.createDatabase(db, t);
   const { logger, lines } = recordingLogger();
   const store = await openPostgresStore(url, { logger });
   t.after(() => store.close());
@@ -110,7 +110,7 @@ for (const { name, createDatabase } of COMMIT_MODES) {
   test(`store postgres: a newer release changes the layout while this one runs (commits ${name}): it refuses to write and read, loudly, until it is undone`, {
     skip,
   }, async (t) => {
-    const { url, ownerUrl } = await createDatabase(db);
+    const { url, ownerUrl } = await createDatabase(db, t);
     const { logger, lines } = recordingLogger();
     const store = await openPostgresStore(url, { logger });
     t.after(() => store.close());
@@ -139,7 +139,7 @@ for (const { name, createDatabase } of COMMIT_MODES) {
 test("GET /readyz on PostgreSQL: its reason is a commit that has waited for 5 s, until it is through", {
   skip,
 }, async (t) => {
-  const url = withSettings(await db.createDatabase(), { lock_timeout: "60000" });
+  const url = withSettings(await db.createDatabase(t), { lock_timeout: "60000" });
   const store = await open(t, url);
   await store.commit({ put: [["k", "1"]] });
   const holder = new pg.Pool({ connectionString: url, max: 1 });

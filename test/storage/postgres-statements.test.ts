@@ -42,7 +42,7 @@ const summary = (sent: readonly string[]): Counted => ({
 });
 
 test("store postgres: a commit, or a hundred at once, whatever they do: one statement", { skip }, async (t) => {
-  const store = await openPostgresStore(await db.createDatabase(), { logger: silent });
+  const store = await openPostgresStore(await db.createDatabase(t), { logger: silent });
   t.after(() => store.close());
   const revision = await store.commit({ put: [["a", "1"]] });
   const all = {
@@ -63,7 +63,7 @@ test("store postgres: a commit, or a hundred at once, whatever they do: one stat
 });
 
 test("store postgres: a commit of a user who may not make the function: a few statements more", { skip }, async (t) => {
-  const { url } = await COMMIT_MODES.find(({ name }) => name === "in steps")!.createDatabase(db);
+  const { url } = await COMMIT_MODES.find(({ name }) => name === "in steps")!.createDatabase(db, t);
   const store = await openPostgresStore(url, { logger: silent });
   t.after(() => store.close());
   await store.commit({ put: [["a", "1"]] });
@@ -91,7 +91,7 @@ const COSTS: Readonly<Record<string, Counted>> = {
 test("requests to a service on PostgreSQL: each commits in as few statements as it has steps with an effect", {
   skip,
 }, async (t) => {
-  const store = await db.createDatabase();
+  const store = await db.createDatabase(t);
   const manifest = {
     ...manifestWith({ memory: "default" }, { store, memory: { default: {} } }),
     workflows: {

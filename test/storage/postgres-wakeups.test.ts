@@ -43,7 +43,7 @@ async function expectWake(from: Required<Store>, to: Required<Store>, topic: str
 test("store postgres: wake reaches a watch of another store on the same database, and of the own", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const [one, two] = [await open(t, url), await open(t, url)];
   // Every process watches something, which is why it listens.
   one.watch("one", () => {});
@@ -55,7 +55,7 @@ test("store postgres: wake reaches a watch of another store on the same database
 test("store postgres: Watch.wait ends with a wake-up after a commit, whose rows can be read then", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const [one, two] = [await open(t, url), await open(t, url)];
   one.watch("one", () => {});
   await expectWake(one, two, "ready");
@@ -75,7 +75,7 @@ test("store postgres: Watch.wait ends with a wake-up after a commit, whose rows 
 test("store postgres: a store that watches nothing has no connection for notices, and all of them have one at most", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const [one, two] = [await open(t, url), await open(t, url)];
   const count = async () => (await db.query(LISTENERS, url)).length;
   one.wake("a");
@@ -93,7 +93,7 @@ test("store postgres: a store that watches nothing has no connection for notices
 test("store postgres: after the server was away the connection for notices is back, and who watches is woken to look", {
   skip: skip || (db.stop === null ? "the server is not ours to stop" : false),
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const [one, two] = [await open(t, url), await open(t, url)];
   one.watch("one", () => {});
   await expectWake(one, two, "before");
@@ -116,7 +116,7 @@ test("store postgres: after the server was away the connection for notices is ba
 test("store postgres: behind a pooler that passes no notices on, this is said once, the connection is given back, and commits go on", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const { logger, lines } = recordingLogger();
   const deaf = await open(t, await startDeafProxy(t, url), logger);
   deaf.watch("a", () => assert.fail("it cannot hear"));

@@ -23,7 +23,7 @@ after(() => server?.close());
 const isUnavailable = (error: unknown) => (error as { kind?: unknown }).kind === "unavailable";
 
 async function open(t: TestContext, url?: string): Promise<Store> {
-  const store = await openPostgresStore(url ?? (await db.createDatabase()), { logger });
+  const store = await openPostgresStore(url ?? (await db.createDatabase(t)), { logger });
   t.after(() => store.close());
   return store;
 }
@@ -52,7 +52,7 @@ const cut = (url: string) =>
 test("store postgres: rows are there for another store on the same database, in the order of their keys", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const [one, two] = [await open(t, url), await open(t, url)];
   await one.commit({ put: ["a/Z", "a/a", "a/-", "a/B", "b/1"].map((key) => [key, JSON.stringify(key)]) });
   assert.deepEqual(
@@ -89,7 +89,7 @@ test("store postgres: a commit that the server refuses for its content does not 
 test("store postgres: two stores on one database racing on expect: every increment is counted once", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const stores = [await open(t, url), await open(t, url), await open(t, url)];
   const rounds = 40;
   async function increment(store: Store): Promise<number> {
@@ -120,7 +120,7 @@ test("store postgres: two stores on one database racing on expect: every increme
 });
 
 test("store postgres: two stores create the same row at once: one of them does", { skip }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const [one, two] = [await open(t, url), await open(t, url)];
   for (let round = 0; round < 30; round++) {
     const key = `absent/${round}`;
@@ -138,7 +138,7 @@ test("store postgres: two stores create the same row at once: one of them does",
 test("store postgres: write skew is refused: two stores that each expect the row which the other writes", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const [one, two] = [await open(t, url), await open(t, url)];
   for (let round = 0; round < 20; round++) {
     const [a, b] = [`skew/${round}/a`, `skew/${round}/b`];
@@ -151,7 +151,7 @@ test("store postgres: write skew is refused: two stores that each expect the row
 });
 
 test("store postgres: counters of several stores at once lose nothing, and nobody is refused", { skip }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const stores = [await open(t, url), await open(t, url), await open(t, url)];
   const adds = stores.map(async (store) => {
     for (let round = 0; round < 25; round++) {
@@ -165,7 +165,7 @@ test("store postgres: counters of several stores at once lose nothing, and nobod
 test("store postgres: connections cut under a stream of commits: what was acknowledged is there, once and whole", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await open(t, url);
   const acknowledged: number[] = [];
   let stop = false;
@@ -217,7 +217,7 @@ test("store postgres: connections cut under a stream of commits: what was acknow
 
 /** A store whose connections pass through a proxy, and the URL without it for the owner. */
 async function openBehindProxy(t: TestContext, mode = COMMIT_MODES[0]!): Promise<[Store, CutProxy, string]> {
-  const { url, ownerUrl } = await mode.createDatabase(db);
+  const { url, ownerUrl } = await mode.createDatabase(db, t);
   const proxy = await startCutProxy(addressOf(url));
   const store = await openPostgresStore(urlThrough(proxy.port, url), { logger });
   t.after(async () => {
@@ -262,7 +262,7 @@ for (const mode of COMMIT_MODES) {
   test(`store postgres: a commit ${name} happened, and its connection fails in a way that is not known: it is not told that it failed`, {
     skip,
   }, async (t) => {
-    const { url } = await mode.createDatabase(db);
+    const { url } = await mode.createDatabase(db, t);
     const store = await open(t, url);
     await store.commit({ add: [["n", 1]] });
     const { query } = pg.Client.prototype;
@@ -319,7 +319,7 @@ for (const mode of COMMIT_MODES) {
 test("store postgres: a process whose clock is days ahead leaves the lanes of the others alone, and its own is judged by the clock of the database", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const lanes = () => db.query("SELECT key, value FROM penstock_meta WHERE key LIKE 'lane/%' ORDER BY key", url);
   const first = await open(t, url);
   await first.commit({ put: [["a", "1"]] });
@@ -349,7 +349,7 @@ test("store postgres: a process whose clock is days ahead leaves the lanes of th
 test("store postgres: a database that never finds the lane of a process refuses its commits with a reason, and does not keep them for ever", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await open(t, url);
   await store.commit({ put: [["a", "1"]] });
   await db.query(
@@ -369,7 +369,7 @@ test("store postgres: a database that never finds the lane of a process refuses 
 test("store postgres: commits are READ COMMITTED on every new connection, whatever the default of the database has become", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await open(t, url);
   await store.commit({ put: [["a", "1"]] });
   await db.query(
@@ -401,7 +401,7 @@ test("store postgres: a server that does not answer: the probe says so and does 
 });
 
 test("store postgres: a connection cut while idle is replaced, and ends nothing", { skip }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await open(t, url);
   await store.commit({ put: [["k", "1"]] });
   await store.get("k");
@@ -457,7 +457,7 @@ test("store postgres: an outage is one error in the log, and its end one line", 
 test("store postgres: a database that turns read-only: 503 for writes, reads go on, and it is over by itself", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await open(t, url);
   const name = new URL(url).pathname.slice(1);
   await store.commit({ put: [["k", "1"]] });
@@ -477,7 +477,7 @@ test("store postgres: a database that turns read-only: 503 for writes, reads go 
 test("store postgres: a disk that is full: 503 and nothing half-written, reads go on, and it is over by itself", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await open(t, url);
   await store.commit({ put: [["a", "1"]], add: [["n", 1]] });
   // The server's own error, at the last row of the transaction.
@@ -508,7 +508,7 @@ test("store postgres: a disk that is full: 503 and nothing half-written, reads g
 });
 
 test("store postgres: a database of another version is refused, and stays as it is", { skip }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   await (await openPostgresStore(url, { logger })).close();
   const schema = (version: number) =>
     db.query(`UPDATE penstock_meta SET value = '${version}' WHERE key = 'schema'`, url);
@@ -521,7 +521,7 @@ test("store postgres: a database of another version is refused, and stays as it 
 });
 
 test("store postgres: stores that open an empty database at once all come up", { skip }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const stores = await Promise.all([open(t, url), open(t, url), open(t, url), open(t, url)]);
   await Promise.all(stores.map((store) => store.commit({ add: [["n", 1]] })));
   assert.equal((await stores[0]!.get("n"))?.value, "4");

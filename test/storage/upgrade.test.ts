@@ -327,7 +327,7 @@ const NEWER_POSTGRES: PostgresLayout = {
 test("penstock migrate on PostgreSQL: a process of the older release reads and writes nothing from then on, says why, and does not start again", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const old = await openPostgresStore(url, { logger: silent });
   t.after(() => old.close());
   await old.commit({ put: [["old/a", '"1"']] });
@@ -357,7 +357,7 @@ test("penstock migrate on PostgreSQL: a process of the older release reads and w
 test("penstock migrate on PostgreSQL: a step that fails leaves the database as it was, and the older release goes on", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const url = await db.createDatabase(t);
   const store = await openPostgresStore(url, { logger: silent });
   t.after(() => store.close());
   await store.commit({ put: [["old/a", '"1"']] });

@@ -1,4 +1,5 @@
 /** The two ways in which commits go to PostgreSQL: by the function, and in steps where a user may not make it. */
+import type { TestContext } from "node:test";
 import { pino } from "pino";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { PostgresServer } from "./postgres.ts";
@@ -9,14 +10,14 @@ export interface CommitMode {
   readonly last: string;
   readonly earlier: readonly string[];
   /** An empty database on which commits go this way: its URL for Penstock, and for its owner. */
-  createDatabase(db: PostgresServer): Promise<{ url: string; ownerUrl: string }>;
+  createDatabase(db: PostgresServer, test?: TestContext): Promise<{ url: string; ownerUrl: string }>;
 }
 
 const LIMITED = "penstock_limited";
 
 /** Tables that somebody else has made, and a user who may make nothing. */
-async function createLimited(db: PostgresServer): Promise<{ url: string; ownerUrl: string }> {
-  const ownerUrl = await db.createDatabase();
+async function createLimited(db: PostgresServer, test?: TestContext): Promise<{ url: string; ownerUrl: string }> {
+  const ownerUrl = await db.createDatabase(test);
   await (await openPostgresStore(ownerUrl, { logger: pino({ level: "silent" }) })).close();
   await db.query(
     `DO $$ BEGIN CREATE ROLE ${LIMITED} LOGIN PASSWORD '${LIMITED}'; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
@@ -32,8 +33,8 @@ async function createLimited(db: PostgresServer): Promise<{ url: string; ownerUr
   return { url: url.href, ownerUrl };
 }
 
-async function create(db: PostgresServer): Promise<{ url: string; ownerUrl: string }> {
-  const url = await db.createDatabase();
+async function create(db: PostgresServer, test?: TestContext): Promise<{ url: string; ownerUrl: string }> {
+  const url = await db.createDatabase(test);
   return { url, ownerUrl: url };
 }
 

@@ -16,8 +16,8 @@ import { promisify } from "node:util";
 import pg from "pg";
 
 export interface PostgresServer {
-  /** Creates an empty database and gives its URL. */
-  createDatabase(): Promise<string>;
+  /** Creates an empty database and gives its URL. With a test it is there until that ends, and may be given to the next one. */
+  createDatabase(test?: { after(end: () => void): void }): Promise<string>;
   /** Runs statements as the owner of the server, on `url` or on the database `postgres`. */
   query(sql: string, url?: string): Promise<Record<string, unknown>[]>;
   /** Stops the server (`fast` ends all connections, `immediate` is a crash); null where it is not ours. */
@@ -75,9 +75,11 @@ interface ServerClient extends Pick<PostgresServer, "createDatabase" | "query"> 
   leave(): Promise<void>;
 }
 
-/** @param leaves whether others leave databases there */
-function clientOf(serverUrl: string, leaves = false): ServerClient {
+/** @param leaves whether databases are left to those who come later */
+function clientOf(serverUrl: string, leaves: boolean): ServerClient {
   const created: string[] = [];
+  /** Those of tests that have ended, each with what it had open. */
+  const ended: string[] = [];
   async function query(sql: string, url = serverUrl): Promise<Record<string, unknown>[]> {
     const pool = new pg.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 60_000 });
     pool.on("error", () => undefined);
@@ -87,32 +89,35 @@ function clientOf(serverUrl: string, leaves = false): ServerClient {
       await pool.end();
     }
   }
+  async function leave(names: readonly string[]): Promise<void> {
+    if (names.length === 0) return;
+    const list = names.map((name) => `'${name}'`).join();
+    await query(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname IN (${list})`);
+    // One to which a process that was left behind connects again stays what it is.
+    const rename = (name: string) => query(`ALTER DATABASE ${name} RENAME TO ${name.replace("penstock", LEFT)}`);
+    for (const name of names) await rename(name).catch(() => undefined);
+  }
   const urlOf = (name: string): string => Object.assign(new URL(serverUrl), { pathname: `/${name}` }).href;
   return {
     query,
-    async createDatabase() {
+    async createDatabase(test) {
       const name = `penstock_${randomBytes(6).toString("hex")}`;
+      if (leaves) await leave(ended.splice(0));
       const taken = leaves && (await takeLeft(query, name));
       if (taken) await query(EMPTY, urlOf(name));
       else await query(`CREATE DATABASE ${name}`);
-      created.push(name);
+      if (leaves && test !== undefined) test.after(() => void ended.push(name));
+      else created.push(name);
       return urlOf(name);
     },
     async drop() {
       for (const name of created) await query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     },
-    async leave() {
-      if (created.length === 0) return;
-      const names = created.map((name) => `'${name}'`).join();
-      await query(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname IN (${names})`);
-      // One to which a process that was left behind connects again stays what it is.
-      const rename = (name: string) => query(`ALTER DATABASE ${name} RENAME TO ${name.replace("penstock", LEFT)}`);
-      for (const name of created) await rename(name).catch(() => undefined);
-    },
+    leave: () => leave([...ended, ...created]),
   };
 }
 
-/** What the databases are called that test files have left: by their old names nobody finds them. */
+/** What the databases are called that tests have left: by their old names nobody finds them. */
 const LEFT = "left";
 
 /** Those with settings or rights of their own are left alone. */
@@ -129,7 +134,7 @@ const EMPTY = `DO $$ DECLARE name text; BEGIN
   GRANT USAGE ON SCHEMA public TO PUBLIC;
   SELECT pg_stat_reset()`;
 
-/** Gives a database that another file has left this name; false: there is none. Of several who try one, the server lets one. */
+/** Gives a database that was left this name; false: there is none. Of several who try one, the server lets one. */
 async function takeLeft(query: PostgresServer["query"], name: string): Promise<boolean> {
   for (const left of await query(LEFT_ONES)) {
     const renamed = query(`ALTER DATABASE ${left.name} RENAME TO ${name}`);
@@ -238,7 +243,7 @@ async function serveFolder(
   const options = { ...identity, cwd: data, env: ENVIRONMENT };
   // A socket in its own folder, which no other process can take before it starts, or while it is stopped.
   const url = `postgres://penstock@localhost/postgres?host=${data}`;
-  const { query, createDatabase } = clientOf(url);
+  const { query, createDatabase } = clientOf(url, true);
   // What is committed outlives the server also without fsync, as long as the machine stays up.
   const settings = [
     "listen_addresses=",

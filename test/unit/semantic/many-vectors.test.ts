@@ -97,7 +97,7 @@ const PAIRS: Record<string, (context: TestContext) => Promise<[Store, Store]>> =
     ? {}
     : {
         "postgres:": async (context: TestContext): Promise<[Store, Store]> => {
-          const url = await postgres.createDatabase();
+          const url = await postgres.createDatabase(context);
           const first = await openPostgresStore(url, { logger: silent });
           const second = await openPostgresStore(url, { logger: silent });
           context.after(() => Promise.all([first.close(), second.close()]));
