@@ -2,7 +2,7 @@
  * `kill -9` in the middle of everything. A real process with a SQLite file; clients that save messages, create, change and
  * delete conversations and generate; SIGKILL at a moment chosen by chance; a start on what is left, and a walk over the API.
  *
- * Five rounds, or `PENSTOCK_CRASH_ROUNDS` of them (`npm run test:crash`: one hundred). `PENSTOCK_CRASH_SEED` repeats the clients'
+ * Three rounds, or `PENSTOCK_CRASH_ROUNDS` of them (`npm run test:crash`: one hundred). `PENSTOCK_CRASH_SEED` repeats the clients'
  * choices of a run; the moment at which the signal arrives nobody can repeat.
  */
 import assert from "node:assert/strict";
@@ -19,7 +19,7 @@ import { check, SHARED_OWNER } from "./checker.ts";
 import { Client, send } from "./client.ts";
 import { type Conversation, createRandom } from "./model.ts";
 
-const ROUNDS = Number(process.env.PENSTOCK_CRASH_ROUNDS ?? 5);
+const ROUNDS = Number(process.env.PENSTOCK_CRASH_ROUNDS ?? 3);
 const SEED = Number(process.env.PENSTOCK_CRASH_SEED ?? Date.now() % 1_000_000_007);
 const CLIENTS = 24;
 /** Conversations in a round that all clients write into. */

@@ -2,7 +2,7 @@
  * `kill -9` while 64 connections execute, stream, suspend and resume workflows. A real process with a SQLite file; SIGKILL at a
  * moment chosen by chance, in the middle of a start too; what was acknowledged reaches its end, and what is on record is not done again.
  *
- * Five rounds, or `PENSTOCK_CRASH_ROUNDS` of them (`npm run test:crash`: one hundred). `PENSTOCK_CRASH_SEED` repeats the clients'
+ * Three rounds, or `PENSTOCK_CRASH_ROUNDS` of them (`npm run test:crash`: one hundred). `PENSTOCK_CRASH_SEED` repeats the clients'
  * choices of a run; the moment at which the signal arrives nobody can repeat.
  */
 import assert from "node:assert/strict";
@@ -22,7 +22,7 @@ import { createRandom } from "./model.ts";
 import { checkExecution, type Known, WorkflowClient } from "./workflow-clients.ts";
 import { MANIFEST, nothingRuns, Runs, STEP } from "./workflow-runs.ts";
 
-const ROUNDS = Number(process.env.PENSTOCK_CRASH_ROUNDS ?? 5);
+const ROUNDS = Number(process.env.PENSTOCK_CRASH_ROUNDS ?? 3);
 const SEED = Number(process.env.PENSTOCK_CRASH_SEED ?? Date.now() % 1_000_000_007);
 const CLIENTS = 64;
 /** Milliseconds of load before the signal, at least and at most. */
