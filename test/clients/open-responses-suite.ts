@@ -1,5 +1,5 @@
 /**
- * `npm run test:open-responses -- FOLDER [arguments]`: the compliance suite of Open Responses (repository openresponses/openresponses), as it
+ * `npm run test:responses -- FOLDER [arguments]`: the compliance suite of Open Responses (repository openresponses/openresponses), as it
  * is shipped, against an agent whose model calls the tool that it is offered. FOLDER is a checkout of it with the package `zod`, which its
  * package.json names (`npm install --ignore-scripts`, or that package alone). Exits as the suite does. `clients/open-responses.test.ts` has
  * its cases written anew, in each run of the tests.
@@ -12,7 +12,7 @@ import { calls, says } from "../support/openai-upstream.ts";
 import { serveUpstream } from "../support/served-upstream.ts";
 
 const [folder, ...rest] = process.argv.slice(2);
-if (folder === undefined) throw new Error("usage: npm run test:open-responses -- FOLDER [arguments of the suite]");
+if (folder === undefined) throw new Error("usage: npm run test:responses -- FOLDER [arguments of the suite]");
 
 const ends: (() => unknown)[] = [];
 const { service, upstream } = await serveUpstream({ after: (end: () => unknown) => void ends.push(end) });
