@@ -7,7 +7,7 @@ import { invalid, listed, type Problem, ServiceError, unavailable } from "../lib
 import type { Uses } from "../lib/uses.ts";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
-import type { Memory } from "../memory/memory.ts";
+import type { Memory } from "../memory/scoped.ts";
 import { threadId } from "../memory/threads.ts";
 import type { Models } from "../models/models.ts";
 import type { Meters } from "../observability/metrics/meters.ts";

@@ -4,7 +4,7 @@ import type { Agent } from "../agents/agent.ts";
 import { invalid, quoted } from "../lib/errors.ts";
 import { nextTurn } from "../lib/event-loop-turns.ts";
 import { EmbeddingRefused } from "../memory/embedding/embedding.ts";
-import type { Memory } from "../memory/memory.ts";
+import type { Memory } from "../memory/scoped.ts";
 import { classifyFailure, providerFailed } from "../models/failure.ts";
 import { OpenaiError, unsupported } from "./errors.ts";
 

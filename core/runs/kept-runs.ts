@@ -43,7 +43,7 @@ import {
 import { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { Execution } from "../workflows/run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-rows.ts";
-import { ScopedWorkflows } from "../workflows/scoped.ts";
+import { WorkflowAccess } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
 import { KeptSink, LiveRun } from "./live-run.ts";
@@ -105,7 +105,7 @@ export class KeptRuns implements RunKeeper {
       if (!(ofRemoved ? this.#known : this.#definitions).has(id)) throw notFound("the agent does not exist");
     };
     const lookup = new ExecutionLookup(this.#engine, principal, declared, charge);
-    const executions = new ScopedWorkflows(this.#engine, principal, lookup);
+    const executions = new WorkflowAccess(this.#engine, principal, lookup);
     return new ScopedRuns(principal, {
       executions,
       lookup,

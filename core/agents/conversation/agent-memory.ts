@@ -4,7 +4,7 @@ import type { WorkingMemoryManifest } from "../../../generated/types.ts";
 import { ANONYMOUS, actingUser, EVERYTHING, type Principal } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
-import type { Memory } from "../../memory/memory.ts";
+import type { Memory } from "../../memory/scoped.ts";
 import type { Models } from "../../models/models.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { RunRecord } from "../run/journal.ts";
