@@ -215,7 +215,7 @@ export class Turn {
 
   /** Whether the run began before a crash. */
   get #isRepeated(): boolean {
-    return this.#options.record?.isRepeated === true;
+    return this.#options.record?.journal.isRepeated === true;
   }
 
   /** Messages that an earlier try of the run may have stored. */
