@@ -87,7 +87,7 @@ async function earlierOutcome(
     const known = await unlessNotFound(lookup.find(workflowId, id, userId));
     if (known === undefined) return null;
     if (!("loaded" in known)) {
-      await Promise.race([known.settled, known.commitFailure()]).catch((error: unknown) => {
+      await known.outcome().catch((error: unknown) => {
         throw error instanceof CommitConflict ? stillRunning(id) : error;
       });
       return outcomeOf(known.state, known.definition.outline);
@@ -350,7 +350,7 @@ export class WorkflowAccess {
 
   /** Waits until the execution has settled. Throws when an unavailable store delays that. */
   #settled(execution: Execution, lost: Lost): Promise<void> {
-    return unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
+    return unlessLost(execution, execution.outcome(), lost);
   }
 
   async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
