@@ -5,6 +5,7 @@ import type { Reloaded } from "../../generated/types.ts";
 import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
+import { bracketed } from "../lib/host-name.ts";
 import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
 import { joinLine } from "../observability/log-line.ts";
 import { LogOutput } from "../observability/log-output.ts";
@@ -152,7 +153,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const { listening, transport } = bound;
   const { port } = listening;
   first.meters.limits.measure("server.limits.connections", () => listening.connections);
-  url = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  url = `http://${bracketed(host)}:${port}`;
   serving.service.address = url;
 
   const kill = async () => {

@@ -1,5 +1,5 @@
 /** The command `build`: a folder with Penstock, the manifest, the files beside it and the packages that they import, which runs elsewhere. */
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { cpSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { carryPackages } from "../codegen/carried.ts";
@@ -15,7 +15,8 @@ const NOT_RUN = ["node_modules", "types", "sources.sha256", "compile-cache"];
 
 export async function buildFolder(invocation: Invocation): Promise<number> {
   const name = invocation.rest[0]!;
-  if (existsSync(name) && readdirSync(name).length > 0) throw new Error(`${name} is not empty: name a new folder`);
+  if (lstatSync(name, { throwIfNoEntry: false }) && readdirSync(name).length > 0)
+    throw new Error(`${name} is not empty: name a new folder`);
   const code = await check(invocation);
   if (code !== 0) return code;
   const config = realpathSync(invocation.config);

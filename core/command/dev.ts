@@ -4,7 +4,7 @@
  * reloaded; if the new process would not start, the child continues as before too. Node's own `--watch` sees only modules, and loses a file
  * whose editor saves by renaming, so folders are watched here.
  */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -101,18 +101,12 @@ function wouldStart({ config, plugins, envFiles = [], inherited }: Invocation): 
     ...envFiles.flatMap((file) => ["--env-file", file]),
   ];
   const command = [...process.execArgv, process.argv[1]!, "check", ...options];
-  const child = spawn(process.execPath, command, { stdio: ["ignore", "ignore", "pipe"], env: inherited });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    said += text;
-  });
   return new Promise((done) => {
-    child.once("close", (code) => {
+    execFile(process.execPath, command, { env: inherited }, (error, _, said) => {
       // Of warnings the service itself tells.
-      if (code !== 0) process.stderr.write(said);
-      done(code === 0);
+      if (error !== null) process.stderr.write(said);
+      done(error === null);
     });
-    child.once("error", () => done(true));
   });
 }
 

@@ -5,13 +5,13 @@ import { openCassettes } from "../app/cassettes.ts";
 import { loadEvals } from "../eval/load.ts";
 import { formatJUnit, formatTable } from "../eval/report.ts";
 import { type CaseReport, runEvals } from "../eval/run.ts";
-import { messageOf } from "../lib/errors.ts";
+import { inPlainWords, messageOf } from "../lib/errors.ts";
 import { hasErrors, type Issue } from "../manifest/manifest.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
-import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
+import { endWith, SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 
 const PASSED = 0;
 const FAILED = 1;
@@ -19,16 +19,14 @@ const FAILED = 1;
 const NOT_RUN = 2;
 /** How long to wait for the ends of answers that are being recorded. */
 const RECORDING_TIMEOUT_MS = 5_000;
-/** The process ends this long after the cases, even if a plugin has left timers behind. */
-const EXIT_TIMEOUT_MS = 1_000;
 
 export async function runEvalFile(invocation: Invocation): Promise<number> {
-  const code = await evalFile(invocation).catch((error) => {
-    process.stderr.write(`penstock: ${messageOf(error)}\n`);
-    return NOT_RUN;
-  });
-  setTimeout(() => process.exit(code), EXIT_TIMEOUT_MS).unref();
-  return code;
+  return endWith(
+    await evalFile(invocation).catch((error) => {
+      process.stderr.write(`penstock: ${inPlainWords(messageOf(error))}\n`);
+      return NOT_RUN;
+    }),
+  );
 }
 
 /** The service is made as `serve` makes it, but does not listen and opens no store: what it keeps ends with it. */

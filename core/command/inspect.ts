@@ -1,6 +1,7 @@
 /** The commands that read the manifest and do not listen: `check`, `explain`, `routes`. */
 import { type Booted, boot } from "../app/boot.ts";
 import { routeStates } from "../app/service.ts";
+import { inPlainWords } from "../lib/errors.ts";
 import { formatExplained } from "../manifest/explain.ts";
 import { formatIssue, hasErrors, type Issue } from "../manifest/manifest.ts";
 import { createLogger } from "../observability/logger.ts";
@@ -8,15 +9,12 @@ import type { Invocation } from "./invocation.ts";
 
 /** Prints errors and warnings to standard error, one per line; with colours only on a terminal. */
 export function printIssues(issues: readonly Issue[]): void {
+  const isColoured = process.stderr.isTTY && !process.env.NO_COLOR;
   for (const issue of issues) {
-    if (issue.severity === "warning") print(`warning: ${formatIssue(issue)}`, 33);
-    else print(formatIssue(issue), 31);
+    const [label, colour] = issue.severity === "warning" ? ["warning: ", 33] : ["", 31];
+    const text = label + inPlainWords(formatIssue(issue));
+    process.stderr.write(isColoured ? `\u001b[${colour}m${text}\u001b[0m\n` : `${text}\n`);
   }
-}
-
-function print(text: string, colour: number): void {
-  const coloured = process.stderr.isTTY && !process.env.NO_COLOR;
-  process.stderr.write(coloured ? `\u001b[${colour}m${text}\u001b[0m\n` : `${text}\n`);
 }
 
 /** Boots the manifest without listening, and returns the exit code from `look`. */

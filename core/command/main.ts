@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs, parseEnv } from "node:util";
-import { messageOf } from "../lib/errors.ts";
+import { inPlainWords, messageOf } from "../lib/errors.ts";
 import { suggest } from "../manifest/manifest.ts";
 import { type Invocation, Misuse } from "./invocation.ts";
 
@@ -89,15 +89,9 @@ const COMMANDS: Record<string, Command> = {
   import: { takes: { FILE: "export.jsonl" }, run: async (call) => (await import("./transfer.ts")).importStore(call) },
   migrate: { run: async (call) => (await import("./upkeep.ts")).migrate(call) },
   vacuum: { run: async (call) => (await import("./upkeep.ts")).vacuum(call) },
-  "executions list": { run: async (call) => (await import("./executions.ts")).executions("executions list", call) },
-  "executions end": {
-    takes: { ID: "refund-1" },
-    run: async (call) => (await import("./executions.ts")).executions("executions end", call),
-  },
-  "executions retry": {
-    takes: { ID: "refund-1" },
-    run: async (call) => (await import("./executions.ts")).executions("executions retry", call),
-  },
+  "executions list": { run: onExecutions("executions list") },
+  "executions end": { takes: { ID: "refund-1" }, run: onExecutions("executions end") },
+  "executions retry": { takes: { ID: "refund-1" }, run: onExecutions("executions retry") },
   init: { more: 2, run: async (call) => (await import("./init.ts")).init(call) },
   client: { run: async (call) => (await import("./client.ts")).client(call) },
   build: { takes: { DIR: "build" }, run: async (call) => (await import("./build.ts")).buildFolder(call) },
@@ -114,6 +108,10 @@ const COMMANDS: Record<string, Command> = {
     },
   },
 };
+
+function onExecutions(command: `executions ${"list" | "end" | "retry"}`): Command["run"] {
+  return async (call) => (await import("./executions.ts")).executions(command, call);
+}
 
 async function help(): Promise<number> {
   process.stdout.write(HELP);
@@ -183,15 +181,15 @@ export async function main(argv: string[]): Promise<void> {
     process.exitCode = await command.run({ ...options, port, rest, envFiles, inherited, checkOnly });
   } catch (error) {
     const hint = error instanceof Misuse ? "Run penstock --help for the commands and options.\n" : "";
-    process.stderr.write(`penstock: ${messageOf(error)}\n${hint}`);
+    process.stderr.write(`penstock: ${inPlainWords(messageOf(error))}\n${hint}`);
     process.exitCode = error instanceof Misuse ? 2 : 1;
   }
 }
 
 /** Adds the variables of a file like `.env`. Variables that are set already take precedence, and so do earlier files. */
 async function addVariables(file: string): Promise<void> {
-  const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
-    throw new Error(`--env-file ${file}: ${error.code === "ENOENT" ? "there is no such file" : error.message}`);
+  const text = await readFile(file, "utf8").catch((error) => {
+    throw new Error(`--env-file ${file}: ${messageOf(error)}`);
   });
   for (const [name, value] of Object.entries(parseEnv(text))) process.env[name] ??= value;
 }

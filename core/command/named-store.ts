@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { RunCommandRequest } from "../../generated/types.ts";
 import { messageOf } from "../lib/errors.ts";
+import { bracketed } from "../lib/host-name.ts";
 import { loadManifest } from "../manifest/load.ts";
 import { BUILT_IN_PLUGINS } from "../models/builtin.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -83,7 +84,7 @@ export async function withNamedStore(
       } catch (error) {
         if (command === undefined || !(error instanceof StoreInUse)) throw error;
         const { host = manifest.server.host, port = manifest.server.port } = invocation;
-        const url = `http://${/^(0\.0\.0\.0|::)$/.test(host) ? "localhost" : host.includes(":") ? `[${host}]` : host}:${port}`;
+        const url = `http://${/^(0\.0\.0\.0|::)$/.test(host) ? "localhost" : bracketed(host)}:${port}`;
         const { askService } = await import("./ask-service.ts");
         if (await askService(url, command, sqlite!, invocation)) return 0;
         // One that has just ended has let go of the store.

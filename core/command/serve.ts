@@ -13,10 +13,7 @@ import { areRowsLarge } from "../storage/memory-shares.ts";
 import { isVolatile } from "../storage/store.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
-import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
-
-/** How long after the service the process ends, even if a plugin has left timers behind. */
-const EXIT_TIMEOUT_MS = 1_000;
+import { endWith, SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 
 type Started = Awaited<ReturnType<typeof start>>;
 
@@ -174,12 +171,6 @@ function blame(error: unknown, folders: readonly string[], what: string): { plug
   if (file === null) return { whose: what };
   const plugin = shortPath(file);
   return { plugin, whose: `${what} of the plugin ${plugin}` };
-}
-
-/** Ends the process by force unless it ends by itself, which it does when nothing is left to do. */
-function endWith(code: number): number {
-  setTimeout(() => process.exit(code), EXIT_TIMEOUT_MS).unref();
-  return code;
 }
 
 function cutAndExit(running: Running): void {

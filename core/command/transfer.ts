@@ -1,6 +1,6 @@
 /** The commands `export` and `import`: all rows of a store as lines of JSON, from any engine to any other. */
 import { createReadStream, createWriteStream } from "node:fs";
-import { rename, rm, stat } from "node:fs/promises";
+import { rename, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -9,6 +9,7 @@ import { messageOf } from "../lib/errors.ts";
 import { publish } from "../storage/durable-file.ts";
 import { requireIdle } from "../storage/idle.ts";
 import { type ExportEnd, exportHeader, exportRows, importRows } from "../storage/row-lines.ts";
+import { requireAbsent } from "../storage/sqlite-backup.ts";
 import type { Store } from "../storage/store.ts";
 import type { Invocation } from "./invocation.ts";
 import { withNamedStore } from "./named-store.ts";
@@ -43,9 +44,7 @@ async function write(store: Store, output: Writable, header: ReturnType<typeof e
 
 async function writeFile(store: Store, name: string, header: ReturnType<typeof exportHeader>): Promise<ExportEnd> {
   const target = resolve(name);
-  if ((await stat(target).catch(() => undefined)) !== undefined) {
-    throw new Error(`${name} exists already: name a file that does not`);
-  }
+  await requireAbsent(name);
   const draft = `${target}.${process.pid}.part`;
   try {
     // The file contains users' messages: only its owner may read it.

@@ -1,5 +1,5 @@
 /** Makes the files of a new project from a template, and adds them to a folder without overwriting anything. */
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -101,8 +101,11 @@ function parseObject(text: string): Record<string, unknown> {
  * @throws Error that names the files that exist already; then nothing is written
  */
 export async function writeProject(folder: string, files: ReadonlyMap<string, string>): Promise<string[]> {
-  const exists = (name: string) => existsSync(join(folder, name));
-  const own = (name: string) => exists(name) && (name in ADDED_TO || LEFT.includes(name));
+  // A link that leads nowhere is something too.
+  const exists = (name: string) => lstatSync(join(folder, name), { throwIfNoEntry: false }) !== undefined;
+  const own = (name: string) =>
+    (name in ADDED_TO || LEFT.includes(name)) &&
+    statSync(join(folder, name), { throwIfNoEntry: false })?.isFile() === true;
   const taken = [...files.keys()].filter((name) => exists(name) && !own(name));
   if (taken.length > 0)
     throw new Error(`${taken.join(", ")} ${taken.length === 1 ? "is" : "are"} there already: init overwrites nothing`);
@@ -112,13 +115,14 @@ export async function writeProject(folder: string, files: ReadonlyMap<string, st
       : [name, text, own(name)],
   );
   const lines: string[] = [];
+  // What is in the way of a folder is found before anything is written.
+  for (const name of files.keys()) await mkdir(dirname(join(folder, name)), { recursive: true });
   for (const [name, text, isOwn] of texts) {
     const path = join(folder, name);
     if (isOwn && !(name in ADDED_TO)) {
       lines.push(`${name} (left as it is)`);
       continue;
     }
-    await mkdir(dirname(path), { recursive: true });
     // Fails for a file that was created meanwhile, instead of overwriting it.
     await writeFile(path, text, isOwn ? {} : { flag: "wx" });
     lines.push(isOwn ? `${name} (added to)` : name);

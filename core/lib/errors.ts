@@ -110,6 +110,30 @@ export function messageOf(thrown: unknown): string {
   return "unknown error";
 }
 
+/** What the system says of a path, by its code. */
+const OF_PATHS: Record<string, string> = {
+  EACCES: "permission denied",
+  EEXIST: "something is there already",
+  EISDIR: "a file is expected, and this is a folder",
+  ELOOP: "its links lead in a circle",
+  ENAMETOOLONG: "the name is too long",
+  ENOENT: "there is no such file or folder",
+  ENOSPC: "the disk is full",
+  ENOTDIR: "a folder is expected where there is a file",
+  EPERM: "the system does not permit it",
+  EROFS: "the disk is read-only",
+};
+
+/** A message with words of ours in the place of the system's, which name the path unless it is named before. */
+export const inPlainWords = (message: string): string =>
+  message.replace(
+    /\b(E[A-Z]+): [^,]+, (\w+)(?: '([^']*?)(?:\.\d+\.part)?')?(?: -> '[^']*')?/,
+    (said, code, call, path = "", at) => {
+      const words = OF_PATHS[code === "EEXIST" && call === "mkdir" ? "ENOTDIR" : code] ?? said;
+      return message.slice(0, at).includes(path) ? words : `${path}: ${words}`;
+    },
+  );
+
 const MAX_CODE_LENGTH = 128;
 
 /**

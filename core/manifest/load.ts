@@ -95,8 +95,6 @@ export function whyUnreadable(error: unknown, kind: string): string {
       return `there is no such file${kind === "manifest" ? ": penstock init makes a project" : ""}`;
     case "EISDIR":
       return `this is a folder: name the ${kind} in it`;
-    case "EACCES":
-      return "the file cannot be read: permission denied";
     default:
       return `the file cannot be read: ${messageOf(error)}`;
   }

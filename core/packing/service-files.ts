@@ -43,7 +43,8 @@ function beginOf(path: string): string {
 
 /** The patterns of a file: names and paths with `*`, `**` and `?`, as in .gitignore, without `!`. */
 function ignoredBy(file: string): RegExp[] {
-  const lines = existsSync(file) ? readFileSync(file, "utf8").split("\n") : [];
+  const isThere = statSync(file, { throwIfNoEntry: false })?.isFile();
+  const lines = isThere ? readFileSync(file, "utf8").split("\n") : [];
   const wanted = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
   return wanted.map((line) => {
     const path = line.replace(/\/$/, "");

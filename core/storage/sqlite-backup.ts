@@ -1,5 +1,5 @@
 /** A copy of a SQLite file, made while a service uses it. */
-import { open, rename, rm, stat } from "node:fs/promises";
+import { lstat, open, rename, rm, stat } from "node:fs/promises";
 import { messageOf } from "../lib/errors.ts";
 import { publish } from "./durable-file.ts";
 import { explainSqlite, realFile } from "./sqlite-lock.ts";
@@ -56,8 +56,9 @@ export async function vacuumInto(file: string, target: string): Promise<void> {
   }
 }
 
-async function requireAbsent(target: string): Promise<void> {
-  const found = await stat(target).catch(() => undefined);
+export async function requireAbsent(target: string): Promise<void> {
+  // A link is something too, wherever it leads.
+  const found = await lstat(target).catch(() => undefined);
   if (found !== undefined) throw new Error(`${target} exists already: name a file that does not`);
 }
 

@@ -19,15 +19,6 @@ import {
 
 type Say = (line: string) => unknown;
 
-/** A header and one line per execution. */
-async function listExecutions(store: Store, say: Say): Promise<void> {
-  await say(columns(["ID", "STATUS", "AGE", "RECOVERIES", "BYTES", "WORKFLOW", "USER"]));
-  for await (const { start, status, recoveries, bytes } of unfinishedExecutions(store)) {
-    const { id, at, workflowId, userId = "" } = start;
-    await say(columns([id, status, ageOf(at), String(recoveries), String(bytes), workflowId, userId]));
-  }
-}
-
 const WIDTHS = [26, 9, 5, 10, 10];
 
 const columns = (texts: readonly string[]): string =>
@@ -85,7 +76,14 @@ interface Place {
 type Work = (place: Place, say: Say, asked: NamedExecution & { readonly reason?: string | undefined }) => Promise<void>;
 
 export const EXECUTION_COMMANDS = {
-  "executions list": ({ store }, say) => listExecutions(store, say),
+  /** A header and one line per execution. */
+  async "executions list"({ store }, say) {
+    await say(columns(["ID", "STATUS", "AGE", "RECOVERIES", "BYTES", "WORKFLOW", "USER"]));
+    for await (const { start, status, recoveries, bytes } of unfinishedExecutions(store)) {
+      const { id, at, workflowId, userId } = start;
+      await say(columns([id, status, ageOf(at), `${recoveries}`, `${bytes}`, workflowId, userId ?? ""]));
+    }
+  },
   async "executions end"({ store, call }, say, { reason = "ended by hand", ...named }) {
     const running = call && (await runningHere(call, named));
     if (running === undefined) {
@@ -112,13 +110,22 @@ async function runningHere({ service: { store, workflows } }: Context<Service>, 
   return workflows.runsHere(start.number) ? start : undefined;
 }
 
+/** Stores whose indexes are made anew. */
+const indexing = new WeakSet<Store>();
+
 const IN_SERVICE: Record<RunCommandRequest["command"], Work> = {
   ...EXECUTION_COMMANDS,
-  async reindex({ call }, say) {
+  async reindex({ store, call }, say) {
     const semantic = [...call!.service.memories.values()].filter((memory) => memory.semantic !== undefined);
     if (semantic.length === 0) throw invalid("no memory has semantic search");
-    for (const memory of semantic)
-      await reindexMemory(memory.name, say, (progress) => memory.semantic!.rebuild(progress));
+    if (indexing.has(store)) throw new ServiceError("conflict", "the indexes are made anew already");
+    indexing.add(store);
+    try {
+      for (const memory of semantic)
+        await reindexMemory(memory.name, say, (progress) => memory.semantic!.rebuild(progress));
+    } finally {
+      indexing.delete(store);
+    }
   },
   async vacuum({ store: { file } }, say) {
     if (file === undefined) throw invalid("the store is no SQLite file");

@@ -67,6 +67,35 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await context.close();
   });
 
+  test("agents under authNext: the refusal of an expired token is no alert any more once the next message is answered", async (t) => {
+    const service = await startService(
+      t,
+      { ...CONSOLE_MANIFEST, auth: AUTH },
+      { env: { NODE_ENV: "production", SERVICE_CONSOLE_ACCESS_KEY: KEY } },
+    );
+    const { page, context } = await openConsole(browser, `${service.url}/?key=${encodeURIComponent(KEY)}`);
+    await visit(page, "Agents");
+    await page.getByRole("link", { name: "Helper" }).click();
+    let isExpired = true;
+    await page.route("**/stream", (route) =>
+      route.continue({
+        headers: {
+          ...route.request().headers(),
+          authorization: `Bearer ${isExpired ? token({ sub: "ada", exp: 1 }) : token({ sub: "ada" })}`,
+        },
+      }),
+    );
+    await say(page, "Hello there");
+    const log = page.getByRole("log");
+    await log.getByRole("alert").waitFor();
+    isExpired = false;
+    await say(page, "Hello again");
+    await log.locator(".answer").getByText("Hello again").waitFor();
+    await log.getByText("Not sent.").waitFor();
+    assert.equal(await log.getByRole("alert").count(), 0);
+    await context.close();
+  });
+
   test("GET / under authNext is a page to sign in with for a browser, which a reload does not ask again, and JSON for programs", async (t) => {
     const env = { NODE_ENV: "production", SERVICE_CONSOLE_ACCESS_KEY: KEY };
     const service = await startService(t, { ...CONSOLE_MANIFEST, auth: AUTH }, { env });

@@ -221,6 +221,26 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
     await other.context.close();
   });
 
+  test("agents: a question that the next message supersedes is shown as withdrawn in the open page", async () => {
+    await page.goto(`${service.url}/#/agents/assistant`);
+    await page.reload();
+    await page.getByText("User, conversation, context and temperature").click();
+    await page.getByLabel("User", { exact: true }).fill("sue");
+    await say("pay 77");
+    await answer().getByRole("button", { name: "Approve" }).waitFor();
+    // From now on there is one view of the run: the page follows it from its beginning.
+    await page.waitForURL(/conversation=console-\w+&userId=sue$/);
+    await page.reload();
+    await answer().getByRole("button", { name: "Approve" }).waitFor();
+    await say("hello instead");
+    await answer().getByText("Good day.").waitFor();
+    const log = page.getByRole("log", { name: "Conversation" });
+    await log.getByText("“superseded”").waitFor();
+    await log.getByText("Tool pay withdrawn").waitFor();
+    assert.equal(await log.getByRole("button", { name: "Approve" }).count(), 0);
+    await assertSound(opened);
+  });
+
   test("agents: what is said before the page knows the agent, or has the conversation, is answered there and not lost", async () => {
     const options = { memory: { conversationId: "lates", userId: "lin" } };
     await service.post("/agents/assistant/text", { input: "first words", options });

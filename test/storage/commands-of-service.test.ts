@@ -1,12 +1,14 @@
 /** `penstock executions`, `reindex` and `vacuum` beside a service that has the SQLite file: it does what they ask for. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { chmod, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { askService } from "../../core/command/ask-service.ts";
 import { penstock } from "../support/command-line.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { temporaryFolder } from "../support/storage.ts";
 import { startWorkflows } from "../support/workflow-service.ts";
@@ -186,6 +188,64 @@ test("penstock reindex: a running service makes its own indexes anew, and finds 
   const nothing = await none.run("reindex");
   assert.equal(nothing.code, 1);
   assert.match(nothing.stderr, /no memory has semantic search/);
+});
+
+test("POST /observability/commands: a second reindex beside one at work is 409 and does nothing, one after it is done", async (t) => {
+  const gate = new EventEmitter();
+  const entered = once(gate, "entered");
+  const opened = once(gate, "open");
+  const shared = globalThis as { reindexGate?: unknown };
+  // The first call alone: a second one that is let through ends, and the test with it.
+  shared.reindexGate = async () => {
+    if (gate.emit("entered")) await opened;
+  };
+  t.after(() => {
+    gate.emit("open");
+    delete shared.reindexGate;
+  });
+  const plugin = `export default { kind: "vectors", create: () => ({
+    put: async () => {}, delete: async () => {}, search: async () => [], clear: () => globalThis.reindexGate(),
+  }) };`;
+  const memory = { default: { semantic: { embedding: "local/hash", vectors: "gated" } } };
+  const rest = {
+    memory,
+    agents: { desk: { model: "demo/echo" } },
+    store: `sqlite:${join(await temporaryFolder(t), "s.db")}`,
+  };
+  const plugins = [pluginFolder(t, { "vectors/gated.mjs": plugin })];
+  const { service } = await startWorkflows(t, WORKFLOWS, rest, { plugins });
+  const reindex = () => service.post("/observability/commands", { command: "reindex" });
+  const first = reindex();
+  await entered;
+  const second = await reindex();
+  assert.deepEqual(
+    [second.status, ((await second.json()) as { error: string }).error],
+    [409, "the indexes are made anew already"],
+  );
+  gate.emit("open");
+  const done = /memory default: done, 0 messages indexed/;
+  assert.match(await (await first).text(), done);
+  assert.match(await (await reindex()).text(), done);
+});
+
+test("penstock executions list: a program that takes the call and says nothing is not waited for without end", async (t) => {
+  const cwd = await temporaryFolder(t);
+  const file = join(cwd, "test.db");
+  await writeFile(file, "");
+  for (const begins of [false, true]) {
+    const silent = createServer((_request, response) => {
+      if (begins) response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
+    });
+    silent.listen(0, "127.0.0.1");
+    await once(silent, "listening");
+    const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const invocation = { config: "", plugins: [], rest: [], checkOnly: false };
+    await assert.rejects(askService(url, "executions list", { file, where: "test" }, invocation, 50), {
+      message: `the service at ${url}: it has said nothing for 0.05 s`,
+    });
+    silent.closeAllConnections();
+    silent.close();
+  }
 });
 
 test("penstock vacuum: a file that its user may not open is refused in a sentence that names it", async (t) => {

@@ -26,7 +26,7 @@ export class Answer {
 
   #ask;
 
-  /** @param {(approvalId: string) => HTMLElement} ask makes the question of a tool that waits */
+  /** @param {(approvalId: string, settle: (status: string) => void) => HTMLElement} ask makes the question of a tool that waits */
   constructor(ask) {
     this.#ask = ask;
   }
@@ -94,8 +94,8 @@ export class Answer {
   /** @param {string} id of the call @param {string} approvalId */
   #asks(id, approvalId) {
     this.waits = true;
-    const question = this.#ask(approvalId);
     const call = this.#calls.get(id);
+    const question = this.#ask(approvalId, (status) => call && replace(call.state, status));
     if (call !== undefined) {
       replace(call.state, "waits for a person");
       call.question = question;

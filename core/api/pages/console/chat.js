@@ -1,7 +1,8 @@
 /** A chat: what was said, a field to say something in, a way to stop an answer, and whose conversation it is. */
 import { Answer } from "./answer.js";
 import { answerFacts, newTrace } from "./answer-facts.js";
-import { segment } from "./api.js";
+import { Refusal, segment } from "./api.js";
+import { approvalCard } from "./approval-card.js";
 import { element, replace } from "./elements.js";
 import { counted } from "./formats.js";
 import { keepAsking } from "./live.js";
@@ -12,7 +13,7 @@ import { runParts } from "./run-facts.js";
 import { question } from "./suspension.js";
 import { jsonField } from "./value-form.js";
 
-/** @import { AgentRun, MessageList, RawStreamPart } from "../../../../generated/types.ts" */
+/** @import { AgentRun, Approval, MessageList, RawStreamPart } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 /** Between two looks at what others have said, in milliseconds. */
 const PAUSE = 4000;
@@ -39,6 +40,8 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
   let follows = false;
   /** Whether there is anything to read of the conversation. */
   let isStored = false;
+  /** What the next message that is taken makes of the ones before: their questions may be withdrawn, their refusals are over. @type {(() => unknown)[]} */
+  const unsettled = [];
   /** Ids of the messages that are on the page. @type {Set<string>} */
   const shown = new Set();
   const log = element("div", { class: "log", role: "log", "aria-label": "Conversation", tabindex: 0, hidden: true });
@@ -163,8 +166,19 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
     shown.add(answerOf(runId)).add(`${answerOf(runId)}_user`);
   }
 
-  /** @param {string} approvalId */
-  const ask = (approvalId) => question(place, approvalId, scrollDown);
+  /** @param {string} approvalId @param {(status: string) => void} settle */
+  function ask(approvalId, settle) {
+    const target = question(place, approvalId, scrollDown);
+    unsettled.push(async () => {
+      /** @type {Approval[]} */
+      const withdrawn = await api.get("approvals?status=withdrawn&order=desc&limit=100", { signal }).catch(() => []);
+      const approval = withdrawn.find((each) => each.approvalId === approvalId);
+      if (approval === undefined) return;
+      replace(target, approvalCard(place, approval, undefined));
+      settle(approval.status);
+    });
+    return target;
+  }
 
   /** Shows what a kept run says until it ends, whoever answers its questions. @param {string} runId @param {string} traceId empty when it is not known */
   async function follow(runId, traceId) {
@@ -209,7 +223,9 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
     } catch (error) {
       running = null;
       log.hidden = false;
-      return log.append(problem(error));
+      const alert = problem(error);
+      unsettled.push(() => alert.remove());
+      return log.append(alert);
     }
     const started = performance.now();
     text.value = "";
@@ -233,6 +249,9 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
       if (signal.aborted) return;
       if (run.signal.aborted) answer.note("Stopped.");
       else answer.fail(error);
+      // It is no refusal when the service has taken it and failed.
+      if (error instanceof Refusal && error.status < 500)
+        unsettled.push(() => replace(answer.body, element("p", { class: "quiet" }, "Not sent.")));
     } finally {
       running = null;
       send.disabled = false;
@@ -279,8 +298,11 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
   async function read(answer, words, options) {
     /** @type {AsyncGenerator<{ data: RawStreamPart }>} */
     const events = api.events("POST", `${address}/stream`, options);
+    let earlier = unsettled.length;
     try {
       for await (const { data } of events) {
+        for (const settle of unsettled.splice(0, earlier)) void settle();
+        earlier = 0;
         answer.take(data);
         scrollDown();
         if (data.type === "finish" && answer.usage !== undefined)
