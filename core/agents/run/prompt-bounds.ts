@@ -101,9 +101,11 @@ export class PromptBounds {
   constructor(plan: RunPlan, prompt: Prompt) {
     this.#plan = plan;
     this.#kept = prompt[lastUserIndex(prompt)];
-    for (const [index, message] of prompt.entries())
+    for (let index = 0; index < prompt.length; index++) {
+      const message = prompt[index]!;
       if (message.role === "tool")
         prompt[index] = clipResults(message, (name) => resultLimit(plan, ownToolName(plan.tools, name)));
+    }
   }
 
   /** What is sent of a prompt. */
