@@ -302,16 +302,19 @@ export class ModelStep {
 
   #addCall(call: LanguageModelV3ToolCall): Wait {
     const toolCallId = this.#runCalls.complete(call.toolCallId);
-    const pending = parseToolCall(call, toolCallId, this.#runCalls.toolName(call.toolName));
-    const { part } = pending;
+    const toolName = this.#runCalls.toolName(call.toolName);
+    // Input that is not JSON is kept as text, so that clients see what the model wrote.
+    const { input, problem } = parseInput(call.input);
+    const part: ToolCall = { type: "tool-call", toolCallId, toolName, input };
+    if (call.providerExecuted === true) part.providerExecuted = true;
     const providerOptions = mergeMetadata(this.#inputMetadata?.get(toolCallId), call.providerMetadata);
     const whole = signed(part, providerOptions);
     const thoughts = this.#thoughts();
     this.#outcome.toolCalls.push(thoughts === null ? whole : withThoughts(whole, thoughts));
-    const { type, toolName, input, providerExecuted } = part;
+    const { type, providerExecuted } = part;
     const said = { type, toolCallId, toolName: modelToolName(toolName), input, providerOptions };
     this.content.push(providerExecuted === undefined ? said : { ...said, providerExecuted });
-    if (providerExecuted === undefined) this.calls.push(pending);
+    if (providerExecuted === undefined) this.calls.push({ part, problem });
     if (!this.#runCalls.isForClient(toolName)) return this.#sink.part(whole);
     this.#forClient.push(whole);
     return undefined;
@@ -374,18 +377,7 @@ export interface PendingCall {
   problem: string | null;
 }
 
-/**
- * Input that is not JSON is kept as text, so that clients see what the model wrote.
- *
- * @throws ServiceError `provider_failed` for input that is nested more deeply than what clients may send
- */
-function parseToolCall(call: LanguageModelV3ToolCall, toolCallId: string, toolName: string): PendingCall {
-  const { input, problem } = parseInput(call.input);
-  const part: ToolCall = { type: "tool-call", toolCallId, toolName, input };
-  if (call.providerExecuted === true) part.providerExecuted = true;
-  return { part, problem };
-}
-
+/** @throws ServiceError `provider_failed` for input that is nested more deeply than what clients may send */
 function parseInput(text: string): { input: unknown; problem: string | null } {
   // A tool without parameters is often called with no text at all.
   if (text.trim() === "") return { input: {}, problem: null };

@@ -144,9 +144,6 @@ export const uiSource = (part: Source) => ({
   ...sourceFields(part),
 });
 
-export const byProvider = (part: { providerExecuted?: boolean }) =>
-  part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;
-
 export const base64Of = ({ data }: LanguageModelV3File): string =>
   typeof data === "string" ? data : Buffer.from(data).toString("base64");
 

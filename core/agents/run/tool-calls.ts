@@ -40,15 +40,15 @@ export async function runToolCalls(
   answered: () => Promise<void> | undefined,
 ): Promise<ToolContent> {
   const { record } = plan;
-  const results = new Array<ToolResult | null>(calls.length).fill(null);
+  const results: ToolResult[] = [];
   // What the request itself brought back to be run is the client's to bring again.
   const waits = step > 0 && record?.waitsAt !== undefined;
   const of: StepCalls = { plan, step, sink, outcome, answered, results, waits, open: calls.length, isShown: false };
   const known = record === null ? null : readAgain(of, calls, record);
   const answers =
     calls.length === 1
-      ? [await answerOf(of, calls[0]!, 0, known)]
-      : await Promise.all(calls.map((call, index) => answerOf(of, call, index, known)));
+      ? [known?.get(calls[0]!) ?? (await answerOf(of, calls[0]!, 0))]
+      : await Promise.all(calls.map((call, index) => known?.get(call) ?? answerOf(of, call, index)));
   if (waits && outcome.approvals.length > 0)
     throw new RunWaits(
       outcome.approvals,
@@ -56,7 +56,10 @@ export async function runToolCalls(
         ? null
         : answers.map((answer, index) => answer ?? answerTo(of, calls[index]!.part, toolOutput(CALL_WAITS))),
     );
-  for (const result of results) if (result !== null) outcome.toolResults.push(result);
+  // Skips the places of calls without a result.
+  results.forEach((result) => {
+    outcome.toolResults.push(result);
+  });
   return answers.filter((answer) => answer !== null);
 }
 
@@ -68,7 +71,8 @@ interface StepCalls {
   readonly sink: PartSink;
   readonly outcome: RunResult;
   readonly answered: () => Promise<void> | undefined;
-  readonly results: (ToolResult | null)[];
+  /** By the places of their calls. */
+  readonly results: ToolResult[];
   readonly waits: boolean;
   open: number;
   isShown: boolean;
@@ -110,14 +114,7 @@ function readAgain(of: StepCalls, calls: readonly CallToRun[], record: RunRecord
   return known;
 }
 
-async function answerOf(
-  of: StepCalls,
-  call: CallToRun,
-  index: number,
-  known: Map<PendingCall, Answer> | null,
-): Promise<Answer | null> {
-  const recorded = known?.get(call);
-  if (recorded !== undefined) return recorded;
+async function answerOf(of: StepCalls, call: CallToRun, index: number): Promise<Answer | null> {
   const { plan, outcome } = of;
   const { toolCallId, toolName, input } = call.part;
   const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
@@ -131,7 +128,7 @@ async function answerOf(
     // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
     output = (returned instanceof Promise ? await returned : returned) ?? null;
     // A result that is not JSON is a failure of the tool, not of the reply that would contain it.
-    if (!JSON_PRIMITIVES.has(typeof output)) json = toolResultText(toolName, output);
+    if (typeof output !== "string") json = toolResultText(toolName, output);
     if (span !== null) endToolCallSpan(span, output);
   } catch (error) {
     if (plan.call.signal.aborted) {
@@ -281,9 +278,6 @@ function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];
   return `there is no tool ${JSON.stringify(name)}; ${names.length === 0 ? "this run has no tools" : `the tools are ${names.join(", ")}`}`;
 }
-
-/** Types of which every value is JSON. */
-const JSON_PRIMITIVES = new Set(["string", "number", "boolean"]);
 
 // Tells the reader of a run how far its tool calls are.
 
