@@ -42,7 +42,7 @@ export async function runToolCalls(
   const { record } = plan;
   const results: ToolResult[] = [];
   // What the request itself brought back to be run is the client's to bring again.
-  const waits = step > 0 && record?.waitsAt !== undefined;
+  const waits = step > 0 && record?.journal.waitsAt !== undefined;
   const of: StepCalls = { plan, step, sink, outcome, answered, results, waits, open: calls.length, isShown: false };
   const known = record === null ? null : readAgain(of, calls, record);
   const answers =
@@ -100,11 +100,11 @@ function readAgain(of: StepCalls, calls: readonly CallToRun[], record: RunRecord
   const known = new Map<PendingCall, Answer>();
   for (const [index, call] of calls.entries()) {
     const { toolCallId, toolName, input } = call.part;
-    const approvalId = record.question(toolCallId);
+    const approvalId = record.questions.get(toolCallId);
     // For the turn: readers were told.
     if (approvalId !== undefined)
       of.sink.part({ type: "tool-approval-request", approvalId, toolCallId, toolName, input });
-    const part = record.result(toolCallId);
+    const part = record.results.get(toolCallId);
     if (part === undefined) continue;
     known.set(call, answerTo(of, part, outputOf(part)));
     if (part.type === "tool-result") of.results[index] = part;
@@ -267,11 +267,11 @@ function approvalClaim({ plan, step }: StepCalls, toolCallId: string, brings: Ca
     agentId,
     toolCallId,
     record,
-    since: record.since,
-    isRepeated: record.answer(step) !== undefined,
+    since: record.journal.since,
+    isRepeated: record.answers.get(step) !== undefined,
   };
-  if (brings !== undefined || record.waitsAt === undefined) return { kind: "chat", userId, ...own };
-  return { kind: "step", userId: userId ?? "", ...record.waitsAt, ...own };
+  if (brings !== undefined || record.journal.waitsAt === undefined) return { kind: "chat", userId, ...own };
+  return { kind: "step", userId: userId ?? "", ...record.journal.waitsAt, ...own };
 }
 
 function unknownToolMessage(plan: RunPlan, name: string): string {

@@ -46,9 +46,6 @@ import { resumeBeside, takesResume } from "../run/resume-beside.ts";
  * request that was carried out, so that it is carried out only once, whichever process dies in between.
  */
 
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 1_000;
-
 /** `open`: revision of the open row that the request refers to, as in a stop request. Missing data is left out. */
 type ResumeRequest = readonly [kind: "resume", token: string, open: number, path: StepPath, data?: unknown];
 
@@ -90,9 +87,9 @@ export async function resumeRemoteExecution(
   }
 }
 
-async function poll<T>(watch: Watch, id: string, look: Look<T>): Promise<T> {
+async function poll<T>(watch: Watch, id: string, look: Look<T>, { first, longest } = READ_PAUSES): Promise<T> {
   const end = performance.now() + GIVE_UP_AFTER_MS;
-  for (let pause = FIRST_PAUSE_MS; performance.now() < end; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+  for (let pause = first; performance.now() < end; pause = Math.min(pause * 2, longest)) {
     const seen = await look();
     if (seen !== null) return seen;
     await watch.wait(pause);
@@ -126,13 +123,8 @@ function asking(
     }
     if (row !== undefined && !isOwn && parseResume(row)[2] === openRow.revision) throw alreadyResumed(path);
     const about = ["resume", token, openRow.revision, path] as const;
-    const request: ResumeRequest = data === undefined ? about : [...about, data];
-    const expect: [string, number | null][] = [
-      [openRow.key, openRow.revision],
-      [key, row?.revision ?? null],
-    ];
-    if (await unlessConflict(store.commit({ put: [[key, JSON.stringify(request)]], expect }))) asked = openRow.revision;
-    store.wake?.(processKey(parseOpenRow(openRow.value).process));
+    if (await writeRequest(store, openRow, key, row, data === undefined ? about : [...about, data]))
+      asked = openRow.revision;
     return null;
   };
 }
@@ -244,48 +236,36 @@ const parseRequest = (row: Row): StoredRequest => JSON.parse(row.value) as Store
  */
 export async function stopRemoteExecution(
   store: Store,
-  found: FoundExecution,
-  request: StopRequest,
-  pauses = READ_PAUSES,
-): Promise<JournalState> {
-  const watch = new Watch(store, openExecutionKey(found.start.number));
-  try {
-    return await stopWatched(store, found, request, (pause) => watch.wait(pause), pauses);
-  } finally {
-    watch.end();
-  }
-}
-
-async function stopWatched(
-  store: Store,
   { start, recordRow }: FoundExecution,
   request: StopRequest,
-  wait: (milliseconds: number) => Promise<void>,
-  { first, longest }: ReadPauses,
+  pauses?: ReadPauses,
 ): Promise<JournalState> {
-  const end = performance.now() + GIVE_UP_AFTER_MS;
+  const watch = new Watch(store, openExecutionKey(start.number));
   let asked: number | null = null;
-  for (let pause = first; performance.now() < end; pause = Math.min(pause * 2, longest)) {
+  const look = async () => {
     const found = await readExecution(store, start.number, start.id);
     if (found === null) throw noExecution(start.id);
     const { openRow } = found;
     if (openRow === null || found.recordRow?.revision !== recordRow?.revision) {
       const loaded = await loadExecution(store, found);
-      if (loaded !== null) {
-        if (asked !== null) await withdrawRequest(store, start.number, asked).catch(() => {});
-        return loaded.state;
-      }
+      if (loaded === null) return null;
+      if (asked !== null) await withdrawRequest(store, start.number, asked).catch(() => {});
+      return loaded.state;
     }
     // When another process has recovered the execution, the request refers to a row that no longer exists: write it again.
-    else if (openRow.revision !== asked && (await writeRequest(store, openRow, start.number, request)))
+    else if (openRow.revision !== asked && (await askToStop(store, openRow, start.number, request)))
       asked = openRow.revision;
-    await wait(pause);
+    return null;
+  };
+  try {
+    return await poll(watch, start.id, look, pauses);
+  } finally {
+    watch.end();
   }
-  throw stillRunning(start.id);
 }
 
-/** Writes the request. False when the execution, or an existing request for it, has changed meanwhile. */
-async function writeRequest(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
+/** False when the execution, or an existing request for it, has changed meanwhile. */
+async function askToStop(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
   const key = stopRequestKey(number);
   const known = await store.get(key);
   if (known !== undefined) {
@@ -293,12 +273,22 @@ async function writeRequest(store: Store, open: Row, number: number, { kind, rea
     // A request to suspend does not replace one to cancel.
     if (about === open.revision && (knownKind === "cancel" || knownKind === kind)) return true;
   }
-  const stored: StoredRequest = [kind, reason, open.revision];
+  return writeRequest(store, open, key, known, [kind, reason, open.revision]);
+}
+
+/** @param known the request in whose place it comes. @returns as `askToStop` */
+async function writeRequest(
+  store: Store,
+  open: Row,
+  key: string,
+  known: Row | undefined,
+  request: StoredRequest | ResumeRequest,
+): Promise<boolean> {
   const expect: [string, number | null][] = [
     [open.key, open.revision],
     [key, known?.revision ?? null],
   ];
-  const isWritten = await unlessConflict(store.commit({ put: [[key, JSON.stringify(stored)]], expect }));
+  const isWritten = await unlessConflict(store.commit({ put: [[key, JSON.stringify(request)]], expect }));
   store.wake?.(processKey(parseOpenRow(open.value).process));
   return isWritten;
 }
