@@ -16,18 +16,23 @@ type Result = Of<"tool-result">;
 /** Added when the assistant speaks first: Anthropic requires a user message before every answer. */
 const OPENING: Message = { role: "user", content: [{ type: "text", text: "(The assistant begins.)" }] };
 
-/**
- * What is changed in a part: its text is well formed, and the input of a call is an object. Each rule gives the same part when there is
- * nothing to change.
- */
-const PART_RULES: { readonly [T in Part["type"]]?: (part: Of<T>) => Of<T> } = {
-  text: (part) => replaced(part, "text", wellFormed(part.text)),
-  reasoning: (part) => replaced(part, "text", wellFormed(part.text)),
-  file: (part) => replaced(part, "filename", wellFormed(part.filename)),
-  // The model was told what was wrong with an input that is no object.
-  "tool-call": (part) => replaced(part, "input", isObject(part.input) ? wellFormed(part.input) : {}),
-  "tool-result": (part) => replaced(part, "output", wellFormed(part.output)),
-};
+/** The part with well-formed text, and with an object as the input of a call; the same part when there is nothing to change. */
+function tidyPart(part: Part): Part {
+  switch (part.type) {
+    case "text":
+    case "reasoning":
+      return replaced(part, "text", wellFormed(part.text));
+    case "file":
+      return replaced(part, "filename", wellFormed(part.filename));
+    // The model was told what was wrong with an input that is no object.
+    case "tool-call":
+      return replaced(part, "input", isObject(part.input) ? wellFormed(part.input) : {});
+    case "tool-result":
+      return replaced(part, "output", wellFormed(part.output));
+    default:
+      return part;
+  }
+}
 
 /**
  * The prompt, or one that is accepted in its place: results stand right behind their calls, each call has one, ids of calls are unique,
@@ -46,11 +51,7 @@ export function tidy<M extends Message>(message: M): M {
 }
 
 function tidyParts(parts: Part[], isAnswer: boolean): Part[] {
-  for (let index = 0; index < parts.length; index++) {
-    const part = parts[index]!;
-    const rule = PART_RULES[part.type] as ((part: Part) => Part) | undefined;
-    if (rule !== undefined) parts[index] = rule(part);
-  }
+  for (let index = 0; index < parts.length; index++) parts[index] = tidyPart(parts[index]!);
   const kept = parts.some(isBlank) ? parts.filter((part) => !isBlank(part)) : parts;
   if (!isAnswer) return kept;
   const answer = kept.some(({ type }) => type === "file") ? withNotes(kept) : kept;
@@ -96,7 +97,8 @@ function wellFormed<T>(value: T): T {
   if (!isObject(value)) return value;
   let fields: Map<string, unknown> | null = null;
   for (const key in value) {
-    const [name, fixed] = [wellFormed(key), wellFormed(value[key])];
+    const name = wellFormed(key);
+    const fixed = wellFormed(value[key]);
     if (fixed === value[key] && name === key) continue;
     fields ??= new Map(Object.entries(value));
     if (name !== key) fields.delete(key);

@@ -3,7 +3,6 @@ import type {
   LanguageModelV3FunctionTool,
   LanguageModelV3Message,
   LanguageModelV3ProviderTool,
-  LanguageModelV3ToolResultOutput,
   LanguageModelV3ToolResultOutput as ToolOutput,
 } from "@ai-sdk/provider";
 
@@ -89,7 +88,8 @@ export function clipResults(message: ToolMessage, limitOf: (toolName: string) =>
   return changed ? { ...message, content } : message;
 }
 
-function clipOutput(output: LanguageModelV3ToolResultOutput, limit: number): LanguageModelV3ToolResultOutput {
+/** @param json the value of a JSON output as text, where it is known */
+export function clipOutput(output: ToolOutput, limit: number, json?: string): ToolOutput {
   switch (output.type) {
     case "text":
     case "error-text": {
@@ -98,7 +98,7 @@ function clipOutput(output: LanguageModelV3ToolResultOutput, limit: number): Lan
     }
     case "json":
     case "error-json": {
-      const text = JSON.stringify(output.value) ?? "null";
+      const text = json ?? JSON.stringify(output.value) ?? "null";
       const value = clipText(text, limit);
       return value === text ? output : { type: output.type === "json" ? "text" : "error-text", value };
     }
@@ -109,7 +109,7 @@ function clipOutput(output: LanguageModelV3ToolResultOutput, limit: number): Lan
   }
 }
 
-type ContentOutput = Extract<LanguageModelV3ToolResultOutput, { type: "content" }>;
+type ContentOutput = Extract<ToolOutput, { type: "content" }>;
 
 /** Cuts a list of texts, which share the limit; files stay. */
 function clipContent(output: ContentOutput, limit: number): ContentOutput {

@@ -202,18 +202,17 @@ async function askModel({ plan, isResumed, options, calls, sink, outcome }: Run,
   if (count === 1 && !isResumed) begin(sink);
   const isRepeated = record?.begin(count) === true;
   sink.part({ type: isRepeated ? "step-restart" : "start-step" });
+  let failed: { readonly error: unknown } | null = null;
   try {
     await step.read(stream);
   } catch (error) {
-    const answered = step.content.length === 0 ? "" : stream.id;
-    settle(outcome, step, stream, answered);
-    if (span !== null) endModelCallSpan(span, plan, options, step, error, answered === "" ? undefined : stream);
-    throw error;
-  } finally {
-    options.learn(stream.learned, step);
+    failed = { error };
   }
-  settle(outcome, step, stream, stream.id);
-  if (span !== null) endModelCallSpan(span, plan, options, step, null, stream);
+  options.learn(stream.learned, step);
+  const answer = failed === null || step.content.length > 0 ? stream : undefined;
+  settle(outcome, step, stream, answer?.id ?? "");
+  if (span !== null) endModelCallSpan(span, plan, options, step, failed?.error ?? null, answer);
+  if (failed !== null) throw failed.error;
   return { step, model: stream.id };
 }
 

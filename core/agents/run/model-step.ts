@@ -28,10 +28,9 @@ import type { KeptParts } from "./journal.ts";
 import {
   type AgentPart,
   base64Of,
-  byProvider,
   type FinishReason,
-  metadataOf,
   type PartSink,
+  signed,
   sourcePart,
   type ToolCall,
   type Usage,
@@ -236,9 +235,9 @@ export class ModelStep {
   }
 
   #startBlock(part: Start): Wait {
-    const type = part.type === "text-start" ? "text" : "reasoning";
-    this.#addBlock(part.id, type, part.providerMetadata);
-    return this.#sink.part({ type: part.type, id: part.id, ...metadataOf(part) });
+    const { type, id, providerMetadata } = part;
+    this.#addBlock(id, type === "text-start" ? "text" : "reasoning", providerMetadata);
+    return this.#sink.part(signed({ type, id }, providerMetadata));
   }
 
   /** With all that the provider said of the block: signatures come in its deltas or with its end. */
@@ -247,7 +246,7 @@ export class ModelStep {
     const { type, id, providerMetadata } = part;
     if (block === undefined) return this.#sink.part({ type, id });
     block.providerOptions = mergeMetadata(block.providerOptions, providerMetadata);
-    return this.#sink.part({ type, id, ...metadataOf({ providerMetadata: block.providerOptions }) });
+    return this.#sink.part(signed({ type, id }, block.providerOptions));
   }
 
   /** Passes the provider's own part on, without a copy: sinks pick the fields that they send. */
@@ -296,20 +295,27 @@ export class ModelStep {
       this.#inputMetadata.set(id, providerMetadata);
     }
     const toolName = this.#runCalls.toolName(part.toolName);
-    return this.#sink.part({ type, id, toolName, ...byProvider(part), ...metadataOf(part) });
+    const begun: AgentPart = { type, id, toolName };
+    if (part.providerExecuted === true) begun.providerExecuted = true;
+    return this.#sink.part(signed(begun, providerMetadata));
   }
 
   #addCall(call: LanguageModelV3ToolCall): Wait {
     const toolCallId = this.#runCalls.complete(call.toolCallId);
-    const pending = parseToolCall(call, toolCallId, this.#runCalls.toolName(call.toolName));
-    const { part } = pending;
+    const toolName = this.#runCalls.toolName(call.toolName);
+    // Input that is not JSON is kept as text, so that clients see what the model wrote.
+    const { input, problem } = parseInput(call.input);
+    const part: ToolCall = { type: "tool-call", toolCallId, toolName, input };
+    if (call.providerExecuted === true) part.providerExecuted = true;
     const providerOptions = mergeMetadata(this.#inputMetadata?.get(toolCallId), call.providerMetadata);
-    const whole = providerOptions === undefined ? part : { ...part, providerMetadata: providerOptions };
+    const whole = signed(part, providerOptions);
     const thoughts = this.#thoughts();
     this.#outcome.toolCalls.push(thoughts === null ? whole : withThoughts(whole, thoughts));
-    this.content.push({ ...part, toolName: modelToolName(part.toolName), providerOptions });
-    if (part.providerExecuted !== true) this.calls.push(pending);
-    if (!this.#runCalls.isForClient(part.toolName)) return this.#sink.part(whole);
+    const { type, providerExecuted } = part;
+    const said = { type, toolCallId, toolName: modelToolName(toolName), input, providerOptions };
+    this.content.push(providerExecuted === undefined ? said : { ...said, providerExecuted });
+    if (providerExecuted === undefined) this.calls.push({ part, problem });
+    if (!this.#runCalls.isForClient(toolName)) return this.#sink.part(whole);
     this.#forClient.push(whole);
     return undefined;
   }
@@ -341,7 +347,7 @@ export class ModelStep {
     const { type, mediaType, providerMetadata } = part;
     const base64 = base64Of(part);
     this.content.push({ type, data: base64, mediaType, providerOptions: providerMetadata });
-    return this.#sink.part({ type, file: { base64, mediaType }, ...metadataOf(part) });
+    return this.#sink.part(signed({ type, file: { base64, mediaType } }, providerMetadata));
   }
 
   /** The result of a tool that the provider ran. */
@@ -355,10 +361,10 @@ export class ModelStep {
     const input = this.#outcome.toolCalls.findLast((call) => call.toolCallId === toolCallId)?.input ?? {};
     const common = { toolCallId, toolName, input, providerExecuted: true } as const;
     if (part.isError === true)
-      return { type: "tool-error", ...common, error: providerToolError(result), ...metadataOf(part) };
+      return signed({ type: "tool-error", ...common, error: providerToolError(result) }, providerMetadata);
     const answer = { type: "tool-result", ...common, output: result } as const;
     this.#outcome.toolResults.push(answer);
-    return providerMetadata === undefined ? answer : { ...answer, providerMetadata };
+    return signed(answer, providerMetadata);
   }
 }
 
@@ -371,18 +377,7 @@ export interface PendingCall {
   problem: string | null;
 }
 
-/**
- * Input that is not JSON is kept as text, so that clients see what the model wrote.
- *
- * @throws ServiceError `provider_failed` for input that is nested more deeply than what clients may send
- */
-function parseToolCall(call: LanguageModelV3ToolCall, toolCallId: string, toolName: string): PendingCall {
-  const { input, problem } = parseInput(call.input);
-  const part: ToolCall = { type: "tool-call", toolCallId, toolName, input };
-  if (call.providerExecuted === true) part.providerExecuted = true;
-  return { part, problem };
-}
-
+/** @throws ServiceError `provider_failed` for input that is nested more deeply than what clients may send */
 function parseInput(text: string): { input: unknown; problem: string | null } {
   // A tool without parameters is often called with no text at all.
   if (text.trim() === "") return { input: {}, problem: null };

@@ -122,6 +122,10 @@ interface Signed {
 export const metadataOf = ({ providerMetadata }: Signed) =>
   providerMetadata === undefined ? undefined : { providerMetadata };
 
+/** Most parts are not signed: then it is the same object. */
+export const signed = <T extends object>(part: T, providerMetadata: Signed["providerMetadata"]): T =>
+  providerMetadata === undefined ? part : { ...part, providerMetadata };
+
 /**
  * A call with the thoughts that led to it, where their provider wants them back: clients of whole replies are sent no parts, and send
  * back the calls. Calls of chat completions have them already.
@@ -139,9 +143,6 @@ export const uiSource = (part: Source) => ({
   sourceId: part.id,
   ...sourceFields(part),
 });
-
-export const byProvider = (part: { providerExecuted?: boolean }) =>
-  part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;
 
 export const base64Of = ({ data }: LanguageModelV3File): string =>
   typeof data === "string" ? data : Buffer.from(data).toString("base64");

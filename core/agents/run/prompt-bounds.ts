@@ -91,8 +91,6 @@ export class PromptBounds {
   readonly #plan: RunPlan;
   /** The user's message of this turn. */
   readonly #kept: LanguageModelV3Message | undefined;
-  /** So many messages of the prompt were sent before: their results are no longer than they may be. */
-  #sent = 0;
   /** Estimated tokens of the last prompt without correction; 0 when none was needed. */
   #estimated = 0;
   /** What was last shortened, and for which model. */
@@ -103,16 +101,19 @@ export class PromptBounds {
   constructor(plan: RunPlan, prompt: Prompt) {
     this.#plan = plan;
     this.#kept = prompt[lastUserIndex(prompt)];
+    for (let index = 0; index < prompt.length; index++) {
+      const message = prompt[index]!;
+      if (message.role === "tool")
+        prompt[index] = clipResults(message, (name) => resultLimit(plan, ownToolName(plan.tools, name)));
+    }
   }
 
   /** What is sent of a prompt. */
   fit(prompt: Prompt): Prompt {
-    this.#clip(prompt);
     const limit = this.#limit();
     const fitted = limit === undefined ? prompt : this.#fit(prompt, limit / this.#plan.chain.learned.ratio);
     // What a file counts is not known from its size: it says nothing of texts.
     if (limit !== undefined) this.#estimated = hasFiles(fitted) ? 0 : this.#estimate(fitted);
-    this.#sent = fitted.length;
     this.#plan.turn?.told(fitted);
     return fitted;
   }
@@ -141,7 +142,6 @@ export class PromptBounds {
     if (shorter === prompt) return null;
     this.#estimated = hasFiles(shorter) ? 0 : this.#estimate(shorter);
     this.#shortened = { prompt: shorter, learned };
-    this.#sent = shorter.length;
     if (stated !== null) this.#stated = { learned, limit: stated.limit };
     this.#plan.call.logger.warn({ model: this.#plan.chain.id }, "the prompt is too long for the model: shortened");
     return shorter;
@@ -174,20 +174,11 @@ export class PromptBounds {
     for (const message of prompt) bytes += messageBytes(message);
     return bytes / BYTES_PER_TOKEN;
   }
-
-  /** Messages are added at the end only. */
-  #clip(prompt: Prompt): void {
-    const { tools, toolOutput } = this.#plan;
-    for (let index = this.#sent; index < prompt.length; index++) {
-      const message = prompt[index]!;
-      if (message.role !== "tool") continue;
-      prompt[index] = clipResults(
-        message,
-        (name) => tools.byName.get(ownToolName(tools, name))?.outputLimit ?? toolOutput,
-      );
-    }
-  }
 }
+
+/** Most bytes of a result that the model is shown. */
+export const resultLimit = ({ tools, toolOutput }: RunPlan, toolName: string): number =>
+  tools.byName.get(toolName)?.outputLimit ?? toolOutput;
 
 const hasFiles = (prompt: Prompt): boolean =>
   prompt.some(({ role, content }) => role === "user" && content.some(({ type }) => type === "file"));

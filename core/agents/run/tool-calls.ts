@@ -6,10 +6,12 @@ import { toolResultText } from "../../tools/execute.ts";
 import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused, notApproved } from "../../tools/tool.ts";
 import { CALL_WAITS, type ToolContent } from "../prompt/model-input.ts";
 import { toolFailure, toolOutput } from "../prompt/results.ts";
+import { clipOutput } from "../prompt/size.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
-import { RunWaits, type ToolAnswer } from "./journal.ts";
+import { type RunRecord, RunWaits, type ToolAnswer } from "./journal.ts";
 import type { PendingCall } from "./model-step.ts";
-import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
+import type { AgentPart, PartSink, ToolResult } from "./parts.ts";
+import { resultLimit } from "./prompt-bounds.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { RunToolContext } from "./tool-set.ts";
@@ -37,127 +39,151 @@ export async function runToolCalls(
   outcome: RunResult,
   answered: () => Promise<void> | undefined,
 ): Promise<ToolContent> {
-  const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
   const { record } = plan;
+  const results: ToolResult[] = [];
   // What the request itself brought back to be run is the client's to bring again.
   const waits = step > 0 && record?.journal.waitsAt !== undefined;
-  let open = calls.length;
-  let isShown = false;
-  const tell = {
-    reader(part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined {
-      const wait = sink.part(part);
-      if (waits && part.type === "tool-approval-request") return wait;
-      const last = --open === 0 ? answered() : undefined;
-      return last === undefined ? wait : Promise.all([wait, last]);
-    },
-    /** The journal has the result before the next call of the model, and with it that the sink has got it. */
-    all(part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined {
-      if (record === null || part.type === "tool-approval-request") return tell.reader(part);
-      const recorded = record.recordResult(step, part);
-      return Promise.all([recorded, tell.reader(part)]);
-    },
-  };
-  let known: Map<PendingCall, Answer> | null = null;
-  if (record !== null) {
-    known = new Map();
-    for (const [index, call] of calls.entries()) {
-      const { toolCallId, toolName, input } = call.part;
-      const approvalId = record.questions.get(toolCallId);
-      // For the turn: readers were told.
-      if (approvalId !== undefined)
-        sink.part({ type: "tool-approval-request", approvalId, toolCallId, toolName, input });
-      const part = record.results.get(toolCallId);
-      if (part === undefined) continue;
-      known.set(call, answerTo(part, outputOf(part)));
-      if (part.type === "tool-result") results[index] = part;
-      void tell.reader(part);
-    }
-    if (open > 0) record.goOn();
-  }
-  const answers = await Promise.all(
-    calls.map(async (call, index): Promise<Answer | null> => {
-      const recorded = known?.get(call);
-      if (recorded !== undefined) return recorded;
-      const { toolCallId, toolName, input } = call.part;
-      const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
-      let output: unknown;
-      try {
-        if (index >= MAX_CALLS_PER_STEP)
-          throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
-        const confirming = plan.call.confirm?.();
-        if (confirming !== undefined) await confirming;
-        const returned = callTool({ plan, step, sink, span, usage: outcome.usage }, call);
-        // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
-        output = checkJson(toolName, returned instanceof Promise ? await returned : returned);
-        if (span !== null) endToolCallSpan(span, output);
-      } catch (error) {
-        if (plan.call.signal.aborted) {
-          if (span !== null) cancelSpan(span);
-          throw error;
-        }
-        if (error instanceof RunWaits) {
-          if (span !== null) cancelSpan(span);
-          outcome.approvals.push(...error.approvals);
-          return null;
-        }
-        const message = messageOf(error);
-        span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
-        const failed = failure(call, error, message);
-        if (failed.approval !== undefined) {
-          outcome.approvals.push(failed.approval);
-          isShown = plan.clientApproves;
-        }
-        const wait = tell.all(failed.part);
-        if (wait !== undefined) await wait;
-        return failed.output === null ? null : answerTo(call.part, failed.output);
-      }
-      const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
-      results[index] = result;
-      const wait = tell.all(result);
-      if (wait !== undefined) await wait;
-      return answerTo(call.part, toolOutput(output));
-    }),
-  );
+  const of: StepCalls = { plan, step, sink, outcome, answered, results, waits, open: calls.length, isShown: false };
+  const known = record === null ? null : readAgain(of, calls, record);
+  const answers =
+    calls.length === 1
+      ? [known?.get(calls[0]!) ?? (await answerOf(of, calls[0]!, 0))]
+      : await Promise.all(calls.map((call, index) => known?.get(call) ?? answerOf(of, call, index)));
   if (waits && outcome.approvals.length > 0)
     throw new RunWaits(
       outcome.approvals,
-      isShown ? null : answers.map((known, index) => known ?? answerTo(calls[index]!.part, toolOutput(CALL_WAITS))),
+      of.isShown
+        ? null
+        : answers.map((answer, index) => answer ?? answerTo(of, calls[index]!.part, toolOutput(CALL_WAITS))),
     );
-  for (const result of results) if (result !== null) outcome.toolResults.push(result);
+  // Skips the places of calls without a result.
+  results.forEach((result) => {
+    outcome.toolResults.push(result);
+  });
   return answers.filter((answer) => answer !== null);
 }
 
-const answerTo = ({ toolCallId, toolName }: CalledTool, output: Answer["output"]): Answer => ({
-  type: "tool-result",
-  toolCallId,
-  toolName: modelToolName(toolName),
-  output,
-});
+/** The calls of one step while they run. */
+interface StepCalls {
+  readonly plan: RunPlan;
+  /** The number of the step, from 1. */
+  readonly step: number;
+  readonly sink: PartSink;
+  readonly outcome: RunResult;
+  readonly answered: () => Promise<void> | undefined;
+  /** By the places of their calls. */
+  readonly results: ToolResult[];
+  readonly waits: boolean;
+  open: number;
+  isShown: boolean;
+}
+
+type Told = ToolAnswer | ApprovalRequest;
+
+function tellReader(of: StepCalls, part: Told): Promise<unknown> | undefined {
+  const wait = of.sink.part(part);
+  if (of.waits && part.type === "tool-approval-request") return wait;
+  const last = --of.open === 0 ? of.answered() : undefined;
+  return last === undefined ? wait : Promise.all([wait, last]);
+}
+
+/** The journal has the result before the next call of the model, and with it that the sink has got it. */
+function tell(of: StepCalls, part: Told): Promise<unknown> | undefined {
+  const { record } = of.plan;
+  if (record === null || part.type === "tool-approval-request") return tellReader(of, part);
+  const recorded = record.recordResult(of.step, part);
+  return Promise.all([recorded, tellReader(of, part)]);
+}
+
+/** The answers that are recorded. */
+function readAgain(of: StepCalls, calls: readonly CallToRun[], record: RunRecord): Map<PendingCall, Answer> {
+  const known = new Map<PendingCall, Answer>();
+  for (const [index, call] of calls.entries()) {
+    const { toolCallId, toolName, input } = call.part;
+    const approvalId = record.questions.get(toolCallId);
+    // For the turn: readers were told.
+    if (approvalId !== undefined)
+      of.sink.part({ type: "tool-approval-request", approvalId, toolCallId, toolName, input });
+    const part = record.results.get(toolCallId);
+    if (part === undefined) continue;
+    known.set(call, answerTo(of, part, outputOf(part)));
+    if (part.type === "tool-result") of.results[index] = part;
+    void tellReader(of, part);
+  }
+  if (of.open > 0) record.goOn();
+  return known;
+}
+
+async function answerOf(of: StepCalls, call: CallToRun, index: number): Promise<Answer | null> {
+  const { plan, outcome } = of;
+  const { toolCallId, toolName, input } = call.part;
+  const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
+  let output: unknown;
+  let json: string | undefined;
+  try {
+    if (index >= MAX_CALLS_PER_STEP) throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
+    const confirming = plan.call.confirm();
+    if (confirming !== undefined) await confirming;
+    const returned = callTool(of, call, span);
+    // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
+    output = (returned instanceof Promise ? await returned : returned) ?? null;
+    // A result that is not JSON is a failure of the tool, not of the reply that would contain it.
+    if (typeof output !== "string") json = toolResultText(toolName, output);
+    if (span !== null) endToolCallSpan(span, output);
+  } catch (error) {
+    if (plan.call.signal.aborted) {
+      if (span !== null) cancelSpan(span);
+      throw error;
+    }
+    if (error instanceof RunWaits) {
+      if (span !== null) cancelSpan(span);
+      outcome.approvals.push(...error.approvals);
+      return null;
+    }
+    const message = messageOf(error);
+    span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
+    const part = failure(call, error, message);
+    const asks = part.type === "tool-approval-request";
+    if (asks) {
+      const { type: _, ...approval } = part;
+      outcome.approvals.push(approval);
+      of.isShown = plan.clientApproves;
+    }
+    const wait = tell(of, part);
+    if (wait !== undefined) await wait;
+    return asks ? null : answerTo(of, part, outputOf(part));
+  }
+  const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
+  of.results[index] = result;
+  const wait = tell(of, result);
+  if (wait !== undefined) await wait;
+  return answerTo(of, call.part, toolOutput(output), json);
+}
+
+/** What the model is shown of it. Results of calls that the request brings back are cut with its prompt. */
+function answerTo(
+  { plan, step }: StepCalls,
+  { toolCallId, toolName }: CalledTool,
+  whole: Answer["output"],
+  json?: string,
+): Answer {
+  const output = step === 0 ? whole : clipOutput(whole, resultLimit(plan, toolName), json);
+  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output };
+}
 
 function outputOf(part: ToolAnswer): Answer["output"] {
   if (part.type === "tool-result") return toolOutput(part.output);
   return part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason);
 }
 
-/** What the client and the model are told of a call that gave no result. */
-interface Failure {
-  readonly part: ToolAnswer | ApprovalRequest;
-  /** Null: the call is left unanswered. */
-  readonly output: ReturnType<typeof toolFailure> | null;
-  readonly approval?: PendingApproval;
-}
-
-function failure({ part }: CallToRun, error: unknown, message: string): Failure {
+/** What the client is told of a call that gave no result. One that waits for a person is left unanswered. */
+function failure({ part }: CallToRun, error: unknown, message: string): Told {
   const { toolCallId, toolName, input } = part;
-  if (error instanceof ApprovalNeeded) {
-    const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
-    return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
-  }
-  if (error instanceof ApprovalRefused) {
-    const why = error.reason === undefined ? undefined : { reason: error.reason };
-    return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
-  }
-  return { part: { type: "tool-error", toolCallId, toolName, input, error: message }, output: toolFailure(message) };
+  if (error instanceof ApprovalNeeded)
+    return { type: "tool-approval-request", approvalId: error.approvalId, toolCallId, toolName, input };
+  if (!(error instanceof ApprovalRefused)) return { type: "tool-error", toolCallId, toolName, input, error: message };
+  const { reason } = error;
+  return { type: "tool-output-denied", toolCallId, toolName, ...(reason !== undefined && { reason }) };
 }
 
 const denial = (reason: string | undefined) =>
@@ -193,18 +219,7 @@ const callIdOf = (part: ToolContent[number]): string => (part.type === "tool-res
 /** A call, and the approval that it brings. */
 type CallToRun = PendingCall & { readonly brings?: Pick<ApprovalClaim, "id" | "answer"> };
 
-/** What the calls of one step have in common, and the span of one. */
-interface StepCall {
-  readonly plan: RunPlan;
-  /** The number of the step, from 1. */
-  readonly step: number;
-  readonly sink: PartSink;
-  readonly span: Span | null;
-  /** Of the run: what a sub-agent uses is added to it. */
-  readonly usage: Usage;
-}
-
-function callTool(of: StepCall, call: CallToRun): unknown {
+function callTool(of: StepCalls, call: CallToRun, span: Span | null): unknown {
   const { plan } = of;
   const { toolName, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
@@ -214,11 +229,15 @@ function callTool(of: StepCall, call: CallToRun): unknown {
   }
   if (call.problem !== null) throw new Error(call.problem);
   if (call.brings !== undefined && tool.inbox === undefined) throw notApproved(toolName);
-  return tool.run(input, callContext(of, call));
+  return tool.run(input, callContext(of, call, span));
 }
 
-function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: CallToRun): RunToolContext {
-  const { plan, step, sink, span, usage } = of;
+function callContext(
+  of: StepCalls,
+  { part: { toolCallId, toolName }, brings }: CallToRun,
+  span: Span | null,
+): RunToolContext {
+  const { plan, step, sink } = of;
   const { context, memory } = plan.settings;
   const { conversationId } = memory;
   const approval = approvalClaim(of, toolCallId, brings);
@@ -227,7 +246,7 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   return {
     origin: { call: plan.call, context, conversationId, idempotencyKey, approval, span, progress },
     toolCallId,
-    usage,
+    usage: of.outcome.usage,
     memory,
     sink,
     depth: plan.depth,
@@ -238,7 +257,7 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
 }
 
 /** Who takes the answer: the run itself, or the client, with what it brings. */
-function approvalClaim({ plan, step }: StepCall, toolCallId: string, brings: CallToRun["brings"]): ApprovalClaim {
+function approvalClaim({ plan, step }: StepCalls, toolCallId: string, brings: CallToRun["brings"]): ApprovalClaim {
   const { record, settings, call } = plan;
   const { userId } = settings.memory;
   const { agentId } = call;
@@ -258,16 +277,6 @@ function approvalClaim({ plan, step }: StepCall, toolCallId: string, brings: Cal
 function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];
   return `there is no tool ${JSON.stringify(name)}; ${names.length === 0 ? "this run has no tools" : `the tools are ${names.join(", ")}`}`;
-}
-
-/** Types of which every value is JSON. */
-const JSON_PRIMITIVES = new Set(["string", "number", "boolean"]);
-
-/** A result that is not JSON is a failure of the tool, not of the reply that would contain it. */
-function checkJson(name: string, output: unknown): unknown {
-  if (output === undefined) return null;
-  if (!JSON_PRIMITIVES.has(typeof output)) toolResultText(name, output);
-  return output;
 }
 
 // Tells the reader of a run how far its tool calls are.
