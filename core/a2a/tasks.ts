@@ -20,7 +20,7 @@ import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
 import { isStoreUnavailable } from "../storage/away.ts";
 import { digestOf, taskMessageKey } from "../storage/keys.ts";
-import { changeInTurn, isShared } from "../storage/store.ts";
+import { changeInTurn, isShared, unlessConflict } from "../storage/store.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/record.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
@@ -183,7 +183,7 @@ export class Tasks {
       try {
         await run.kept.start();
       } catch (error) {
-        if ((await this.#standing(record)) === undefined) await this.rows.remove(record, stored);
+        if ((await this.#standing(record)) === undefined) await unlessConflict(this.rows.remove(record, stored));
         throw error;
       }
       return record;
@@ -209,11 +209,21 @@ export class Tasks {
       // Another message had its id: it is found by what it says too.
       if (known !== undefined && known[1] !== content)
         return this.#create({ ...record, message: [taskMessageKey(digestOf([key, content])), content] }, push);
-      const earlier = known && (await this.rows.read(record.agent, known[0]));
-      if (earlier !== undefined) return earlier.record;
+      const earlier = known && (await this.#told(record.agent, known[0]));
+      if (earlier !== undefined) return earlier;
       if (isFull) this.#options.refused();
       throw isFull ? error : unavailable("the task could not begin: try again");
     }
+  }
+
+  /** The task of a repeated message. One that has not begun is written anew: it is not removed then where its run cannot begin, but begins later. */
+  async #told(agentId: string, id: string): Promise<TaskRecord | undefined> {
+    const found = await this.#change(agentId, id, isOpen, async (record) => {
+      if (record.run === undefined || (await this.#standing(record)) !== undefined) return null;
+      this.#late.set(id, agentId);
+      return record;
+    });
+    return found?.record;
   }
 
   #runOf(agent: Agent, record: TaskRecord, call: RunCall, isContested: boolean): KeptRun {
