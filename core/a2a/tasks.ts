@@ -180,12 +180,10 @@ export class Tasks {
       const stored = await this.#create(record, fresh.push?.(id));
       if (typeof stored !== "number") return stored;
       if (run === undefined) return await this.#end(record, endingForError(refused, call));
-      try {
-        await run.kept.start();
-      } catch (error) {
+      await run.kept.start().catch(async (error) => {
         if ((await this.#standing(record)) === undefined) await unlessConflict(this.rows.remove(record, stored));
         throw error;
-      }
+      });
       return record;
     } catch (error) {
       // Whether it has begun is not known.
@@ -209,21 +207,17 @@ export class Tasks {
       // Another message had its id: it is found by what it says too.
       if (known !== undefined && known[1] !== content)
         return this.#create({ ...record, message: [taskMessageKey(digestOf([key, content])), content] }, push);
-      const earlier = known && (await this.#told(record.agent, known[0]));
-      if (earlier !== undefined) return earlier;
+      // One that has not begun is written anew: it is not removed then where its run cannot begin, but begins later.
+      const stays = async (told: TaskRecord) => {
+        if (told.run === undefined || (await this.#standing(told)) !== undefined) return null;
+        this.#late.set(told.task.id, told.agent);
+        return told;
+      };
+      const earlier = known && (await this.#change(record.agent, known[0], isOpen, stays));
+      if (earlier !== undefined) return earlier.record;
       if (isFull) this.#options.refused();
       throw isFull ? error : unavailable("the task could not begin: try again");
     }
-  }
-
-  /** The task of a repeated message. One that has not begun is written anew: it is not removed then where its run cannot begin, but begins later. */
-  async #told(agentId: string, id: string): Promise<TaskRecord | undefined> {
-    const found = await this.#change(agentId, id, isOpen, async (record) => {
-      if (record.run === undefined || (await this.#standing(record)) !== undefined) return null;
-      this.#late.set(id, agentId);
-      return record;
-    });
-    return found?.record;
   }
 
   #runOf(agent: Agent, record: TaskRecord, call: RunCall, isContested: boolean): KeptRun {

@@ -246,8 +246,8 @@ export const GUARDS: readonly Guard[] = [
     ...STOPS,
     title: "a stop is asked for again when another process has taken the execution up",
     shows: { clients: ["cancel"], faults: ["freeze"] },
-    from: "else if (openRow.revision !== asked && (await",
-    to: "else if (asked === null && (await",
+    from: "if (openRow.revision !== asked && (await",
+    to: "if (asked === null && (await",
   },
   {
     ...STOPS,

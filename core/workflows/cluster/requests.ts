@@ -90,9 +90,10 @@ export async function resumeRemoteExecution(
   }
 }
 
-async function poll<T>(watch: Watch, id: string, look: Look<T>): Promise<T> {
+/** @param first pause between two looks, in milliseconds; each is twice the one before, up to a second */
+async function poll<T>(watch: Watch, id: string, look: Look<T>, first = FIRST_PAUSE_MS): Promise<T> {
   const end = performance.now() + GIVE_UP_AFTER_MS;
-  for (let pause = FIRST_PAUSE_MS; performance.now() < end; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+  for (let pause = first; performance.now() < end; pause = Math.min(pause * 2, Math.max(first, LONGEST_PAUSE_MS))) {
     const seen = await look();
     if (seen !== null) return seen;
     await watch.wait(pause);
@@ -210,18 +211,10 @@ export function followRemoteExecution(
 
 /** How long the steps of a cancelled execution may continue after their signal has aborted. */
 const CANCEL_GRACE_MS = 5_000;
-/** Pauses between two reads of the execution that is to stop. */
-const READ_PAUSES: ReadPauses = { first: 50, longest: 1_000 };
 const GIVE_UP_AFTER_MS = 600_000;
 const MAX_REQUESTS_PER_READ = 1_000;
 
 export type StopRequest = Pick<Stop, "reason"> & { readonly kind: "suspend" | "cancel" };
-
-/** Milliseconds; each pause is twice the one before. */
-interface ReadPauses {
-  readonly first: number;
-  readonly longest: number;
-}
 
 export const stopFromRequest = ({ kind, reason }: StopRequest): Stop => ({
   kind,
@@ -240,48 +233,35 @@ const parseRequest = (row: Row): StoredRequest => JSON.parse(row.value) as Store
 /**
  * Requests to stop an execution that another process runs. Resolves when it has settled, whichever process runs it by then.
  *
+ * @param pause as in `poll`
  * @returns its state; "running" when it settled and was resumed before this process noticed
  */
 export async function stopRemoteExecution(
   store: Store,
-  found: FoundExecution,
+  { start: { number, id }, recordRow }: FoundExecution,
   request: StopRequest,
-  pauses = READ_PAUSES,
+  pause?: number,
 ): Promise<JournalState> {
-  const watch = new Watch(store, openExecutionKey(found.start.number));
-  try {
-    return await stopWatched(store, found, request, (pause) => watch.wait(pause), pauses);
-  } finally {
-    watch.end();
-  }
-}
-
-async function stopWatched(
-  store: Store,
-  { start, recordRow }: FoundExecution,
-  request: StopRequest,
-  wait: (milliseconds: number) => Promise<void>,
-  { first, longest }: ReadPauses,
-): Promise<JournalState> {
-  const end = performance.now() + GIVE_UP_AFTER_MS;
+  const watch = new Watch(store, openExecutionKey(number));
   let asked: number | null = null;
-  for (let pause = first; performance.now() < end; pause = Math.min(pause * 2, longest)) {
-    const found = await readExecution(store, start.number, start.id);
-    if (found === null) throw noExecution(start.id);
+  const look = async () => {
+    const found = await readExecution(store, number, id);
+    if (found === null) throw noExecution(id);
     const { openRow } = found;
     if (openRow === null || found.recordRow?.revision !== recordRow?.revision) {
       const loaded = await loadExecution(store, found);
-      if (loaded !== null) {
-        if (asked !== null) await withdrawRequest(store, start.number, asked).catch(() => {});
-        return loaded.state;
-      }
+      if (loaded !== null && asked !== null) await withdrawRequest(store, number, asked).catch(() => {});
+      return loaded?.state ?? null;
     }
     // When another process has recovered the execution, the request refers to a row that no longer exists: write it again.
-    else if (openRow.revision !== asked && (await writeRequest(store, openRow, start.number, request)))
-      asked = openRow.revision;
-    await wait(pause);
+    if (openRow.revision !== asked && (await writeRequest(store, openRow, number, request))) asked = openRow.revision;
+    return null;
+  };
+  try {
+    return await poll(watch, id, look, pause);
+  } finally {
+    watch.end();
   }
-  throw stillRunning(start.id);
 }
 
 /** Writes the request. False when the execution, or an existing request for it, has changed meanwhile. */
