@@ -306,10 +306,13 @@ export class Tasks {
 
   /** Goes on with a task that says it works, where the process that was to tell what became of it is gone. */
   async takeUp(agentId: string, id: string): Promise<boolean> {
-    const record = (await this.follow(agentId, id))?.record;
+    const { record, revision } = (await this.follow(agentId, id)) ?? {};
     if (record === undefined || !isWorking(record.task)) return false;
     if (record.run === undefined) await this.#end(record, { state: "TASK_STATE_FAILED", reason: INTERRUPTED });
-    else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) await this.#beginAgain(record);
+    else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) {
+      // Written anew, so that a process which goes on does not remove it.
+      if (await unlessConflict(this.rows.change(record, record, revision!))) await this.#beginAgain(record);
+    }
     return true;
   }
 
