@@ -45,7 +45,6 @@ class ExecutionCapacity {
   readonly #waiting: (() => void)[] = [];
   /** False: those that are kept take all the room of `memory:`, and none of them has ended. */
   hasRoom = true;
-  isClosed = false;
   #resolveFull: () => void = () => {};
   /** Resolves when an execution has to wait for a slot for the first time. */
   readonly full: Promise<void> = new Promise((resolve) => {
@@ -89,10 +88,9 @@ class ExecutionCapacity {
    * Checks for a free slot for an execution that a client requests: it does not wait, and does not overtake those that do.
    *
    * @param user whose execution it is
-   * @throws ServiceError `rate_limited` when this user has too many, `unavailable` when all together have, and once it is closed
+   * @throws ServiceError `rate_limited` when this user has too many, `unavailable` when all together have
    */
   requireFree(user: User | null | undefined, { isNew = false } = {}): void {
-    if (this.isClosed) throw unavailable("the service is stopping: try again");
     // One that goes on needs no more room.
     if (isNew && !this.hasRoom)
       throw unavailable("the executions in memory: take all their room, and none has ended: resume or cancel some");
@@ -368,7 +366,6 @@ export class Engine {
 
   /** Interrupts the executions that run here: another process, or this one after its restart, recovers them. */
   async close(): Promise<void> {
-    this.capacity.isClosed = true;
     const stop = { kind: "closing", reason: "the server is stopping", gracePeriod: 0 } as const;
     const settled = [...this.live.values()].map((execution) => {
       execution.stop(stop);

@@ -141,15 +141,6 @@ const FOUND: readonly Found[] = [
     ],
   },
   {
-    title: "a process that has closed its executions begins none",
-    seed: 120_925,
-    actions: [
-      { at: 8_532, kind: "client", does: "workflow", number: 6 },
-      { at: 3_708, kind: "stop", service: 0, rest: 2_000 },
-      { at: 2_706, kind: "freeze", service: 0, milliseconds: 15_000 },
-    ],
-  },
-  {
     title:
       "a call that was approved begins in the process that has its run, however long the store took for the approval",
     seed: 122_332,
