@@ -36,8 +36,8 @@ export const GUARDS: readonly Guard[] = [
     ...RECOVERY,
     title: "of two processes that take an execution up, one has it",
     shows: { clients: ["workflow"], faults: ["crash"] },
-    from: "put: [[key, taken]], expect: [[key, revision]] }",
-    to: "put: [[key, taken]] }",
+    from: "        expect: [[key, revision]],\n      }),",
+    to: "      }),",
   },
   {
     ...RECOVERY,
@@ -213,6 +213,13 @@ export const GUARDS: readonly Guard[] = [
     shows: { clients: ["direct"], faults: ["jump"] },
     from: '  open: "wait",\n',
     to: '  open: "use",\n',
+  },
+  {
+    file: "core/tools/execute.ts",
+    title: "a call that was approved begins in the process that has its run",
+    shows: { clients: ["run", "workflow"], faults: ["freeze"] },
+    from: "  await origin.call.confirm?.();\n",
+    to: "",
   },
   {
     file: "core/approvals/approvals.ts",

@@ -155,6 +155,22 @@ const FOUND: readonly Found[] = [
       { at: 1_549, kind: "cut", service: 2, milliseconds: 4_000 },
     ],
   },
+  {
+    title: "an execution that another process takes up leaves no request to stop it behind",
+    seed: 125_481,
+    actions: [
+      { at: 2_169, kind: "crash", service: 2, calls: 5, happens: true, rest: 2_000 },
+      {
+        at: 9_640,
+        kind: "network",
+        network: { slow: 0.6, refused: 0, unanswered: 0.6, unheard: 0 },
+        milliseconds: 2_000,
+      },
+      { at: 8_273, kind: "stop", service: 0, rest: 100 },
+      { at: 3_357, kind: "freeze", service: 1, milliseconds: null },
+      { at: 1_758, kind: "client", does: "workflow", number: 17 },
+    ],
+  },
 ];
 
 const build = await buildService();
