@@ -217,7 +217,7 @@ export const GUARDS: readonly Guard[] = [
   {
     file: "core/tools/execute.ts",
     title: "a call that was approved begins in the process that has its run",
-    shows: { clients: ["run", "workflow"], faults: ["freeze"] },
+    shows: { clients: ["run", "workflow", "task"], faults: ["freeze"] },
     from: "  await origin.call.confirm?.();\n",
     to: "",
   },
