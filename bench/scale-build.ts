@@ -6,7 +6,7 @@ import { pino } from "pino";
 import { boot } from "../core/app/boot.ts";
 import { EVERYTHING } from "../core/identity/principal.ts";
 import { ServiceError } from "../core/lib/errors.ts";
-import type { MemoryAccess } from "../core/memory/memory.ts";
+import type { MemoryAccess } from "../core/memory/scoped.ts";
 import { numeral } from "./numbers.ts";
 import { WORDS } from "./replies.ts";
 

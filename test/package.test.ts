@@ -134,7 +134,14 @@ test("penstock init of a package that npm has installed from a tarball: the proj
   assert.deepEqual([published.code, published.stderr], [0, ""]);
 });
 
-test("penstock init in an empty folder: check, types, serve, a call of the agent, an own tool, evals with a real model from cassettes, and a build that runs elsewhere, offline and over node:http", async (t) => {
+const LATE = (days: string) => `import { defineTool } from "penstock-gateway/plugin";
+export default defineTool({
+  parameters: { type: "object", properties: { days: { type: "integer" } }, required: ["days"] },
+  execute: ({ days }, { logger }) => { logger.info("late"); return { late: ${days} }; },
+});
+`;
+
+test("penstock init in an empty folder: check, serve, a call of the agent, an own tool, evals with a real model from cassettes, and a build that runs elsewhere, offline and over node:http", async (t) => {
   const app = await install("first");
   const made = await penstock(app, "init", ".");
   assert.equal(made.code, 0, made.stderr);
@@ -152,21 +159,8 @@ test("penstock init in an empty folder: check, types, serve, a call of the agent
   const [line = ""] = readFileSync(join(app, "service.yaml"), "utf8").split("\n", 1);
   assert.ok(existsSync(join(app, /\$schema=(\S+)$/.exec(line)![1]!)));
 
-  // A tool of one's own, with a mistake that the types see.
-  const tool = (days: string) => `import { defineTool } from "penstock-gateway/plugin";
-export default defineTool({
-  parameters: { type: "object", properties: { days: { type: "integer" } }, required: ["days"] },
-  execute: ({ days }, { logger }) => { logger.info("late"); return { late: ${days} }; },
-});
-`;
-  writeFileSync(join(app, "plugins/tools/late.ts"), tool("days.trim()"));
-  // The declarations of the package are checked as well, and have no mistake.
-  const { stdout: mistakes } = await typeCheck(app, "--skipLibCheck", "false");
-  assert.match(
-    mistakes,
-    /^plugins\/tools\/late\.ts\(4,\d+\): error TS2339: Property 'trim' does not exist on type 'number'\.\n$/,
-  );
-  writeFileSync(join(app, "plugins/tools/late.ts"), tool("days > 3"));
+  // A tool of one's own.
+  writeFileSync(join(app, "plugins/tools/late.ts"), LATE("days > 3"));
   const manifest = readFileSync(join(app, "service.yaml"), "utf8");
   writeFileSync(join(app, "service.yaml"), manifest.replace("\ntools:\n", "\ntools:\n  late: { use: late }\n"));
 
@@ -242,7 +236,7 @@ async function evalsWithModel(t: TestContext, app: string, evals: (...args: stri
   writeFileSync(join(app, "service.yaml"), scripted);
 }
 
-test("penstock init --template and --from openapi, and in a repository whose package.json has no type: each project has a test of its own, which passes, and tsc has nothing to say", async () => {
+test("penstock init --template and --from openapi, and in a repository whose package.json has no type: each project has a test of its own, which passes, and tsc says nothing but what is wrong in a tool", async () => {
   const app = await install("templates");
   for (const template of TEMPLATES) {
     const made = await penstock(app, "init", template, "--template", template);
@@ -277,13 +271,25 @@ test("penstock init --template and --from openapi, and in a repository whose pac
   const checked = await node(repository, "--import", "tsx", "--test", "test/service.test.ts");
   assert.equal(checked.code, 0, checked.stdout);
 
-  // All in one program of the compiler, whose options are those of each: a file is a module of its own package.json's kind there too.
-  const options = (project: string) =>
-    JSON.parse(readFileSync(join(app, project, "tsconfig.json"), "utf8")).compilerOptions;
-  for (const project of [...TEMPLATES, "pets", "repository"]) assert.deepEqual(options(project), options("chat"));
-  const all = { extends: "./chat/tsconfig.json", include: [...TEMPLATES, "pets", "repository"] };
+  // In a tool of one's own, one mistake that the types see.
+  writeFileSync(join(app, "chat/plugins/tools/late.ts"), LATE("days > 3"));
+  writeFileSync(join(app, "repository/plugins/tools/late.ts"), LATE("days.trim()"));
+  // All in one program of the compiler, of the settings of each: a file is a module of its own package.json's kind there too.
+  const projects = [...TEMPLATES, "pets", "repository"];
+  const settings = (project: string) => JSON.parse(readFileSync(join(app, project, "tsconfig.json"), "utf8"));
+  const { include }: { include: string[] } = settings("chat");
+  for (const project of projects) assert.deepEqual(settings(project), settings("chat"));
+  const all = {
+    extends: "./chat/tsconfig.json",
+    include: projects.flatMap((project) => include.map((part) => `${project}/${part}`)),
+  };
   writeFileSync(join(app, "tsconfig.json"), JSON.stringify(all));
-  assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
+  // The declarations of the package are checked as well, and have no mistake.
+  const { stdout: mistakes } = await typeCheck(app, "--skipLibCheck", "false");
+  assert.match(
+    mistakes,
+    /^repository\/plugins\/tools\/late\.ts\(4,\d+\): error TS2339: Property 'trim' does not exist on type 'number'\.\n$/,
+  );
 });
 
 test("npm run prepare in the clone of who installs from git leaves the package of the bundle, with its command where npm has read it", async () => {

@@ -5,7 +5,8 @@
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import type { Agent, KeptRun } from "../agents/agent.ts";
+import type { KeptRun } from "../agents/agent.ts";
+import type { Agent } from "../agents/endpoints.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { PendingApproval } from "../agents/run/parts.ts";
 import { requireValid } from "../http/decode.ts";

@@ -10,7 +10,7 @@ import type {
   Approval,
   GenerateOptions,
 } from "../../generated/types.ts";
-import type { Agent } from "../agents/agent.ts";
+import type { Agent } from "../agents/endpoints.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { EventPartSink } from "../agents/stream/raw.ts";
 import type { Service } from "../app/service.ts";
@@ -21,7 +21,7 @@ import { canonicalJson } from "../lib/canonical-json.ts";
 import { invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { isObject } from "../lib/is-object.ts";
-import type { Memory } from "../memory/memory.ts";
+import type { Memory } from "../memory/scoped.ts";
 import type { PartOf } from "./event-parts.ts";
 import { RunEvents, type RunIdentity, runStarted } from "./events.ts";
 import { readMessages, type UiMessage, type UiPart } from "./messages.ts";

@@ -4,7 +4,7 @@ import type { AgUiEvent } from "../../generated/types.ts";
 import { UPDATE_WORKING_MEMORY } from "../agents/conversation/agent-memory.ts";
 import { ANONYMOUS, actingUser, type Principal } from "../identity/principal.ts";
 import { isObject } from "../lib/is-object.ts";
-import type { Memory } from "../memory/memory.ts";
+import type { Memory } from "../memory/scoped.ts";
 
 type State = Record<string, unknown>;
 

@@ -1,10 +1,7 @@
-/** The interface of agents for the rest of the service. */
-import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
+/** What agents are asked with, and the interface through which their runs are kept. */
+import type { GenerateOptions } from "../../generated/types.ts";
 import type { ClientSchema } from "../client-schema/schemas.ts";
-import type { Principal } from "../identity/principal.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
-import type { Serialized } from "../lib/serialized.ts";
-import type { Summary } from "./conversation/write-summary.ts";
 import type { AwaitedCall } from "./prompt/awaited-calls.ts";
 import type { RunCall } from "./run/caller.ts";
 import type { RunJournal } from "./run/journal.ts";
@@ -81,46 +78,6 @@ export interface TaskBody extends GenerateBody {
   /** The id of the run, and the journal in which it records what it has done, so that it survives its process. */
   runId?: string;
   journal?: RunJournal;
-}
-
-/**
- * One agent. Every method that runs it throws ServiceError: `invalid_input` at once for an invalid body, later
- * `provider_failed` when the model fails, `not_found` for another user's conversation, and `unavailable` when the
- * conversation cannot be read or stored. Event producers throw the last three while they run, so that they become an
- * error reply or an error event.
- */
-export interface Agent {
-  readonly id: string;
-  readonly name: string;
-  readonly description: string;
-  summary(): AgentSummary;
-  detail(): AgentDetail;
-  /** `listener` is called whenever `status` has changed. */
-  onStatusChange(listener: () => void): void;
-  /**
-   * With `options.background` it resolves to a `StartedRun` once the start of the run is on disk.
-   *
-   * @param approves false where the client cannot answer for a person. Default: it can
-   */
-  generateText(body: GenerateBody, call: RunCall, approves?: false): Promise<TextResult>;
-  /** Prepares and executes its kept runs. */
-  readonly kept: KeptAgent;
-  /** For workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
-  run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<Pick<RunResult, "text" | "output" | "finishReason">>;
-  /** Resolves to a value that is valid against `body.schema`. */
-  generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
-  /** The typed parts of the run, one event each. */
-  stream(body: GenerateBody, call: RunCall): EventProducer | Promise<EventProducer>;
-  /** The UI message stream. */
-  chat(body: ChatBody, call: RunCall): EventProducer | Promise<EventProducer>;
-  /** For protocols with their own reply format: their sink makes the reply from the parts. */
-  prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
-  /** Lets its model summarize lines, each of which stands for one or more messages. Runs none of its tools. */
-  summarize(lines: readonly string[], call: RunCall): Promise<Summary>;
-  /** Growing partial objects, then the final one. */
-  streamObject(body: ObjectBody, call: RunCall): EventProducer;
-  /** The last runs that a principal may see, newest first. `page` counts from 0. */
-  history(page: number, limit: number, principal: Principal): Promise<HistoryPage | Serialized>;
 }
 
 // The interface through which agents keep runs. For an agent, something else starts and ends a kept run, and resumes it after a crash.

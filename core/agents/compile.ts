@@ -7,7 +7,7 @@ import { invalid, listed, type Problem, ServiceError, unavailable } from "../lib
 import type { Uses } from "../lib/uses.ts";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
-import type { Memory } from "../memory/memory.ts";
+import type { Memory } from "../memory/scoped.ts";
 import { threadId } from "../memory/threads.ts";
 import type { Models } from "../models/models.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
@@ -15,11 +15,11 @@ import { agentSpan } from "../observability/span.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { Agent, Keeping, RunKeeper } from "./agent.ts";
+import type { Keeping, RunKeeper } from "./agent.ts";
 import { agentMemory, UPDATE_WORKING_MEMORY } from "./conversation/agent-memory.ts";
 import { openTurns, type Turns } from "./conversation/turn-queue.ts";
 import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
-import { createAgent } from "./endpoints.ts";
+import { Agent } from "./endpoints.ts";
 import type { AgentHistories } from "./history/history.ts";
 import { openHistories } from "./history/open.ts";
 import { Activity } from "./run/activity.ts";
@@ -278,7 +278,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   }
 
   const agents = new Map<string, Agent>();
-  for (const [id, agent] of compiled) agents.set(id, createAgent(agent, describe(facts.get(id)!, facts)));
+  for (const [id, agent] of compiled) agents.set(id, new Agent(agent, describe(facts.get(id)!, facts)));
   const whenIdle = async () => {
     await Promise.all([...compiled.values()].map(({ activity }) => activity.whenIdle(SHUTDOWN_TIMEOUT_MS)));
   };

@@ -1,10 +1,10 @@
-/** The methods of an agent that the API calls: each is a run with its own kind of sink. */
-import type { StartedRun, TextResult } from "../../generated/types.ts";
-import { ownerOf } from "../identity/principal.ts";
+/** An agent, as the rest of the service uses it: each method that runs it is a run with its own kind of sink. */
+import type { HistoryPage, StartedRun, TextResult } from "../../generated/types.ts";
+import { ownerOf, type Principal } from "../identity/principal.ts";
 import { invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import type { Serialized } from "../lib/serialized.ts";
 import type {
-  Agent,
   ChatBody,
   GenerateBody,
   KeptAgent,
@@ -15,11 +15,13 @@ import type {
   ReplyForm,
   RunKeeper,
   StartableRun,
+  TaskBody,
 } from "./agent.ts";
 import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
-import { summarizeLines } from "./conversation/write-summary.ts";
+import { type Summary, summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
+import type { Activity } from "./run/activity.ts";
 import type { RunCall } from "./run/caller.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, prepareRun } from "./run/execute.ts";
@@ -143,77 +145,139 @@ function answering(
   };
 }
 
-export function createAgent(agent: CompiledAgent, description: Description): Agent {
-  const { id, name } = agent;
-  const kept = keptAgent(agent);
-  const stream = (request: KeptRequest, call: RunCall, form?: (run: StartableRun) => ReplyForm) => {
-    requireForeground(request);
-    const run = startable(agent, kept, request, call, true);
-    return run.events(form?.(run));
-  };
-  return {
-    id,
-    name,
-    description: agent.description,
-    kept,
-    summary: () => description.summary(),
-    detail: () => description.detail(),
-    onStatusChange: (listener) => agent.activity.onChange(listener),
-    async generateText(body, call, approves) {
-      const run = startable(agent, kept, answerRequest(body, approves), call, false);
-      return body.options?.background === true && run.kept !== undefined
-        ? started(run, call)
-        : textResult(await run.result());
-    },
-    async run({ result, ...body }, call, sink) {
-      const output = result === undefined ? undefined : objectOutput(result);
-      return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
-    },
-    prepare: (body, call) => prepareProtocol(agent, kept, body, call),
-    async summarize(lines, call) {
-      const chain = agent.chain({ context: {}, user: call.user });
-      agent.activity.enter();
-      try {
-        return await summarizeLines(chain, lines, call);
-      } finally {
-        agent.activity.leave();
-      }
-    },
-    async generateObject(body, call) {
-      const run = startable(agent, kept, objectRequest(body), call, false);
-      return body.options?.background === true && run.kept !== undefined
-        ? started(run, call)
-        : (await run.result()).output;
-    },
-    stream: (body, call) =>
-      stream(answerRequest(body), call, () => (body.options?.textInDeltas === true ? STREAM_WITH_TEXT : STREAM)),
-    chat(body, call) {
-      const request = chatRequest(body, agent.asks);
-      return stream(request, call, (run) => {
-        if (body.options?.resumableStream === true) requireConversation(run);
-        const messageId = replyMessageId(request.input, run.id);
-        return (events) => new UiSink(events, messageId);
-      });
-    },
-    streamObject(body, call): EventProducer {
-      requireForeground(body);
-      const run = startable(agent, kept, objectRequest(body), call, true);
-      return async (events) => {
-        let sink: ObjectSink | null = null;
-        const open: ReplyForm = (to) => {
-          sink = new ObjectSink(to, run.prepared.plan.output?.bracket);
-          return sink;
-        };
-        try {
-          await (await run.events(open))(events);
-        } finally {
-          (sink as ObjectSink | null)?.close();
-        }
+/**
+ * One agent. Every method that runs it throws ServiceError: `invalid_input` at once for an invalid body, later `provider_failed` when the
+ * model fails, `not_found` for another user's conversation, and `unavailable` when the conversation cannot be read or stored. Event
+ * producers throw the last three while they run, so that they become an error reply or an error event.
+ */
+export class Agent {
+  readonly id: string;
+  readonly name: string;
+  readonly description: string;
+  /** As the API shows it. */
+  readonly summary: Description["summary"];
+  readonly detail: Description["detail"];
+  readonly activity: Activity;
+  /** Prepares and executes its kept runs. */
+  readonly kept: KeptAgent;
+  readonly #agent: CompiledAgent;
+
+  constructor(agent: CompiledAgent, shown: Description) {
+    this.id = agent.id;
+    this.name = agent.name;
+    this.description = agent.description;
+    this.summary = shown.summary;
+    this.detail = shown.detail;
+    this.activity = agent.activity;
+    this.kept = keptAgent(agent);
+    this.#agent = agent;
+  }
+
+  /**
+   * With `options.background` it resolves to a `StartedRun` once the start of the run is on disk.
+   *
+   * @param approves false where the client cannot answer for a person. Default: it can
+   */
+  async generateText(body: GenerateBody, call: RunCall, approves?: false): Promise<TextResult> {
+    const run = this.#startable(answerRequest(body, approves), call, false);
+    return body.options?.background === true && run.kept !== undefined
+      ? started(run, call)
+      : textResult(await run.result());
+  }
+
+  /** For workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
+  async run({ result, ...body }: TaskBody, call: RunCall, sink?: PartSink): Promise<RunResult> {
+    const output = result === undefined ? undefined : objectOutput(result);
+    return execute(this.#agent, prepareRun(this.#agent, { ...body, output }, call), sink);
+  }
+
+  /** Resolves to a value that is valid against `body.schema`. */
+  async generateObject(body: ObjectBody, call: RunCall): Promise<unknown> {
+    const run = this.#startable(objectRequest(body), call, false);
+    return body.options?.background === true && run.kept !== undefined
+      ? started(run, call)
+      : (await run.result()).output;
+  }
+
+  /** The typed parts of the run, one event each. */
+  stream(body: GenerateBody, call: RunCall): EventProducer | Promise<EventProducer> {
+    const form = body.options?.textInDeltas === true ? STREAM_WITH_TEXT : STREAM;
+    return this.#stream(answerRequest(body), call, () => form);
+  }
+
+  /** The UI message stream. */
+  chat(body: ChatBody, call: RunCall): EventProducer | Promise<EventProducer> {
+    const request = chatRequest(body, this.#agent.asks);
+    return this.#stream(request, call, (run) => {
+      if (body.options?.resumableStream === true) requireConversation(run);
+      const messageId = replyMessageId(request.input, run.id);
+      return (events) => new UiSink(events, messageId);
+    });
+  }
+
+  /** Growing partial objects, then the final one. */
+  streamObject(body: ObjectBody, call: RunCall): EventProducer {
+    requireForeground(body);
+    const run = this.#startable(objectRequest(body), call, true);
+    return async (events) => {
+      let sink: ObjectSink | null = null;
+      const open: ReplyForm = (to) => {
+        sink = new ObjectSink(to, run.prepared.plan.output?.bracket);
+        return sink;
       };
-    },
-    history: async (page, limit, principal) =>
-      agent.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
-  };
+      try {
+        await (await run.events(open))(events);
+      } finally {
+        (sink as ObjectSink | null)?.close();
+      }
+    };
+  }
+
+  /** For protocols with their own reply format: their sink makes the reply from the parts. */
+  prepare({ streams = false, ...body }: ProtocolBody, call: RunCall): ProtocolRun {
+    const run = this.#startable(protocolRequest(this.#agent, body), call, streams);
+    const { output, tools } = run.prepared.plan;
+    return {
+      messageId: messageIdForRun(run.id),
+      isJson: output?.format !== undefined,
+      get clientTools() {
+        return [...tools.byName.values()].flatMap(({ name, clientInput }) => (clientInput === undefined ? [] : [name]));
+      },
+      start: (sink) => partsInto(run, sink),
+      events: (form) => run.events(form),
+      kept: run.kept,
+    };
+  }
+
+  /** Lets its model summarize lines, each of which stands for one or more messages. Runs none of its tools. */
+  async summarize(lines: readonly string[], call: RunCall): Promise<Summary> {
+    const chain = this.#agent.chain({ context: {}, user: call.user });
+    this.activity.enter();
+    try {
+      return await summarizeLines(chain, lines, call);
+    } finally {
+      this.activity.leave();
+    }
+  }
+
+  /** The last runs that a principal may see, newest first. `page` counts from 0. */
+  async history(page: number, limit: number, principal: Principal): Promise<HistoryPage | Serialized> {
+    return this.#agent.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined);
+  }
+
+  #stream(
+    request: KeptRequest,
+    call: RunCall,
+    form: (run: StartableRun) => ReplyForm,
+  ): ReturnType<StartableRun["events"]> {
+    requireForeground(request);
+    const run = this.#startable(request, call, true);
+    return run.events(form(run));
+  }
+
+  #startable(request: KeptRequest, call: RunCall, streams: boolean): StartableRun {
+    return startable(this.#agent, this.kept, request, call, streams);
+  }
 }
 
 /** The reply to a request whose run continues in the background. */
@@ -275,27 +339,6 @@ function requireConversation({ prepared: { plan } }: StartableRun): void {
 }
 
 // Runs for protocols with their own reply format: the sink of the protocol makes the reply from the parts.
-
-function prepareProtocol(
-  agent: CompiledAgent,
-  kept: KeptAgent,
-  { streams = false, ...body }: ProtocolBody,
-  call: RunCall,
-): ProtocolRun {
-  const request = protocolRequest(agent, body);
-  const run = startable(agent, kept, request, call, streams);
-  const { output, tools } = run.prepared.plan;
-  return {
-    messageId: messageIdForRun(run.id),
-    isJson: output?.format !== undefined,
-    get clientTools() {
-      return [...tools.byName.values()].flatMap(({ name, clientInput }) => (clientInput === undefined ? [] : [name]));
-    },
-    start: (sink) => partsInto(run, sink),
-    events: (form) => run.events(form),
-    kept: run.kept,
-  };
-}
 
 /**
  * The sink of one that is kept from its begin gets the parts that are recorded.

@@ -2,8 +2,8 @@
 import type { LimitState, ManifestValue, Reloaded, RouteState } from "../../generated/types.ts";
 import type { A2a } from "../a2a/a2a.ts";
 import { cardsOf } from "../a2a/cards.ts";
-import type { Agent } from "../agents/agent.ts";
 import type { Turns } from "../agents/conversation/turn-queue.ts";
+import type { Agent } from "../agents/endpoints.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
 import type { LogNews } from "../api/sockets/log-news.ts";
 import type { Approvals } from "../approvals/approvals.ts";
@@ -25,7 +25,7 @@ import type { ListChanges } from "../mcp/list-changes.ts";
 import type { McpServer } from "../mcp/servers.ts";
 import type { ToolDirectory } from "../mcp/tool-directory.ts";
 import { type MemoryChoice, memoryChoice } from "../memory/choose.ts";
-import type { Memory } from "../memory/memory.ts";
+import type { Memory } from "../memory/scoped.ts";
 import type { LogRing } from "../observability/log-ring.ts";
 import type { LimitMeters, Meters } from "../observability/metrics/meters.ts";
 import type { MetricsPage } from "../observability/metrics/page.ts";
@@ -35,8 +35,8 @@ import type { Platform } from "../platform/platform.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { Store } from "../storage/store.ts";
 import { describeTool } from "../tools/describe.ts";
-import type { Traces } from "../traces/traces.ts";
-import type { Workflows } from "../workflows/workflows.ts";
+import type { Traces } from "../traces/open.ts";
+import type { Workflows } from "../workflows/scoped.ts";
 
 /* The values of the current manifest and where each comes from, for operators of the service. Secrets are left out. */
 
@@ -319,7 +319,7 @@ export function createService(
     return values;
   };
   for (const agent of everyAgent) {
-    agent.onStatusChange(() => {
+    agent.activity.onChange(() => {
       list = null;
     });
   }

@@ -53,8 +53,9 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly operation: string;
   readonly service: S;
   readonly requestId: string;
+  /** The headers of CORS: the last ones of every reply. */
+  readonly cors: HeaderList;
   readonly #settings: CallSettings<S>;
-  readonly #cors: HeaderList;
   readonly #errors: ErrorForm | undefined;
   readonly #path: string;
   readonly #meter: RequestMeter;
@@ -96,7 +97,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#meter = meter;
     this.service = shared.service;
     this.requestId = exchange.requestId;
-    this.#cors = cors;
+    this.cors = cors;
     this.#errors = errors;
     // Copied now: the head can no longer be read when the log line is written.
     this.#path = shared.logs ? exchange.path : "";
@@ -188,7 +189,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #keep(claim: KeyClaim, status: number, headers: HeaderList, body: KeptReply["body"]): Promise<void> {
     this.#isKeeping = true;
-    return claim.settle({ status, headers: headers.slice(0, headers.length - this.#cors.length), body });
+    return claim.settle({ status, headers: headers.slice(0, headers.length - this.cors.length), body });
   }
 
   /** Answers with a failure: a plain reply, or an event and the end when a stream has begun. */
@@ -216,7 +217,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId, this.#errors);
-    this.reply(status, [...headers, ...factHeaders(this.replyWith?.facts), ...this.warnings, ...this.#cors], body);
+    this.reply(status, [...headers, ...factHeaders(this.replyWith?.facts), ...this.warnings, ...this.cors], body);
   }
 
   /** The exchange becomes a WebSocket, which ends the request. */

@@ -71,11 +71,12 @@ interface SentRequest {
 interface KeyedCall extends Requester {
   readonly signal: AbortSignal;
   readonly finished: boolean;
+  readonly cors: HeaderList;
   keyed: KeyClaim | undefined;
   reply(status: number, headers: HeaderList, body: KeptReply["body"]): void;
 }
 
-type KeyTaker = (replies: ReplyKeeper, call: KeyedCall, sent: SentRequest, cors: HeaderList) => Promise<boolean>;
+type KeyTaker = (replies: ReplyKeeper, call: KeyedCall, sent: SentRequest) => Promise<boolean>;
 
 /** How the requests of a route take their keys, by their bodies. */
 export function compileKeyTaker<B>(
@@ -92,16 +93,11 @@ export function compileKeyTaker<B>(
  *
  * @throws ServiceError `invalid_input` for an invalid key; else like `ReplyKeeper.take`
  */
-async function carryOutOnce(
-  replies: ReplyKeeper,
-  call: KeyedCall,
-  sent: SentRequest,
-  cors: HeaderList,
-): Promise<boolean> {
+async function carryOutOnce(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
   const taken = await replies.take(keyedRequest(call, sent), call.signal);
   if (!("settle" in taken)) {
     const { status, headers, body } = taken;
-    call.reply(status, [...headers, ...REPLAYED, ...cors], body);
+    call.reply(status, [...headers, ...REPLAYED, ...call.cors], body);
     return false;
   }
   if (call.finished) await taken.free();

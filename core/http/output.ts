@@ -7,19 +7,19 @@ import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { EventOutput, EventReply, PageReply, RawReply, RouteOutput } from "./route.ts";
 
-type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
+type Encode = (call: Call<unknown>, value: unknown) => void;
 
 /** @param constant CORS headers that all origins share, so that the list is made once; null when they are computed per request */
 export function compileOutput(output: RouteOutput, constant: HeaderList | null): Encode {
   if ("json" in output) {
     const status = output.status ?? 200;
     const headers = combine(["content-type", JSON_TYPE], constant);
-    return (call, value, cors) => {
+    return (call, value) => {
       if (!(value instanceof SerializedStream))
-        return call.reply(call.replyWith?.status ?? status, withOwn(headers(cors), call), envelope(value));
+        return call.reply(call.replyWith?.status ?? status, withOwn(headers(call), call), envelope(value));
       call.track();
       // A large reply has no form for a failure: the connection is closed, so that what was sent does not look complete.
-      call.streamText(headers(cors), {
+      call.streamText(headers(call), {
         status,
         headers: [],
         stream: (sink) => sendPieces(sink, envelopePieces(value)),
@@ -28,13 +28,13 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
   }
   if ("envelope" in output) {
     const headers = combine(["content-type", JSON_TYPE], constant);
-    return (call, value, cors) => call.reply(200, headers(cors), JSON.stringify(value));
+    return (call, value) => call.reply(200, headers(call), JSON.stringify(value));
   }
   if ("bare" in output) {
     const headers = combine(["content-type", output.type], constant);
-    return (call, value, cors) => {
+    return (call, value) => {
       const { body, status = 200, headers: more } = value as PageReply;
-      call.reply(status, more === undefined ? headers(cors) : [...headers(cors), ...more], body);
+      call.reply(status, more === undefined ? headers(call) : [...headers(call), ...more], body);
     };
   }
   if ("events" in output) {
@@ -43,34 +43,34 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
       Object.entries(output.others ?? {}).map(([name, it]) => [name, compileEvents(it, constant)]),
     );
     const empty = combine([], constant);
-    return (call, value, cors) => {
+    return (call, value) => {
       const reply = value as EventReply;
-      if (reply === null) call.reply(204, empty(cors), null);
-      else if (typeof reply === "function") stream(call, reply, cors);
-      else others.get(reply.form)!(call, reply.events, cors);
+      if (reply === null) call.reply(204, empty(call), null);
+      else if (typeof reply === "function") stream(call, reply);
+      else others.get(reply.form)!(call, reply.events);
     };
   }
   if ("raw" in output) {
-    return (call, value, cors) => {
+    return (call, value) => {
       const reply = value as RawReply;
-      const headers = withOwn(cors.length === 0 ? reply.headers : [...reply.headers, ...cors], call);
+      const headers = withOwn(call.cors.length === 0 ? reply.headers : [...reply.headers, ...call.cors], call);
       if ("body" in reply) return call.reply(reply.status, headers, reply.body);
       call.track();
       call.streamText(headers, reply);
     };
   }
-  return (call, value, cors) => {
+  return (call, value) => {
     const page = value as PageReply;
     const type = page.type ?? output.page;
-    call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
+    call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...call.cors], page.body);
   };
 }
 
 function compileEvents(form: EventOutput, constant: HeaderList | null) {
   const headers = combine([...EVENT_HEADERS, ...(form.headers ?? [])], constant);
-  return (call: Call<unknown>, events: EventProducer, cors: HeaderList) => {
+  return (call: Call<unknown>, events: EventProducer) => {
     call.track();
-    call.stream(withOwn(headers(cors), call), form, events);
+    call.stream(withOwn(headers(call), call), form, events);
   };
 }
 
@@ -97,7 +97,7 @@ async function sendPieces(sink: TextSink, pieces: AsyncIterable<string>): Promis
 /** Moves the end of a chunk by one where it would split a surrogate pair. */
 const endOfChunk = (text: string, end: number): number => (/[\uD800-\uDBFF]/.test(text[end - 1] ?? "") ? end + 1 : end);
 
-function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {
+function combine(own: HeaderList, constant: HeaderList | null): (call: Call<unknown>) => HeaderList {
   const list = [...own, ...(constant ?? [])];
-  return constant === null ? (cors) => [...own, ...cors] : () => list;
+  return constant === null ? ({ cors }) => [...own, ...cors] : () => list;
 }

@@ -209,7 +209,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = meters.ofRoute(route);
 
-  function handle(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
+  function handle(call: Call<S>, values: string[], query: string, body: unknown): void {
     try {
       const input = { params: decodeParameters(names, values), query: undefined as unknown, body };
       if (checkQuery !== null) {
@@ -225,7 +225,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         charge?.enter();
         result.then(
           (value) => {
-            answer(call, value, corsHeaders);
+            answer(call, value);
             uses?.leave();
             charge?.leave();
           },
@@ -235,7 +235,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
             charge?.leave();
           },
         );
-      } else answer(call, result, corsHeaders);
+      } else answer(call, result);
     } catch (error) {
       call.fail(error);
     }
@@ -257,9 +257,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         charge.leave();
       };
 
-  function answer(call: Call<S>, value: unknown, corsHeaders: HeaderList): void {
+  function answer(call: Call<S>, value: unknown): void {
     try {
-      encode(call as Call<unknown>, value, corsHeaders);
+      encode(call as Call<unknown>, value);
     } catch (error) {
       call.fail(error);
     }
@@ -270,7 +270,6 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     values: string[],
     query: string,
     bytes: Uint8Array,
-    corsHeaders: HeaderList,
     keyed: { key: string; path: string } | null,
   ): void {
     let body: unknown;
@@ -283,20 +282,20 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     } catch (error) {
       if (error instanceof ServiceError && error.kind === "too_large") meters.limits.count(bodyLimitName({}));
       if (malformed === undefined) call.fail(error);
-      else answer(call, malformed(messageOf(error)), corsHeaders);
+      else answer(call, malformed(messageOf(error)));
       charge.leave();
       return;
     }
     if (keyed === null) {
-      handle(call, values, query, body, corsHeaders);
+      handle(call, values, query, body);
       charge.leave();
       return;
     }
     call.track();
     const target = `${route.method} ${keyed.path}?${query}`;
-    const taken = keyTaker(body)(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+    const taken = keyTaker(body)(replies!, call, { key: keyed.key, target, body: bytes }).then(
       (isToRun) => {
-        if (isToRun) handle(call, values, query, body, corsHeaders);
+        if (isToRun) handle(call, values, query, body);
       },
       (error) => call.fail(error),
     );
@@ -304,7 +303,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   }
 
   /** The closures in here stay anonymous: when the unbundled source runs, naming a function costs more than creating it. */
-  function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
+  function read(call: Call<S>, exchange: Exchange, values: string[], type: string): void {
     const { query } = exchange;
     const key = replies === undefined ? "" : exchange.header("idempotency-key");
     const keyed = key === "" ? null : { key, path: exchange.path };
@@ -318,10 +317,10 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     exchange.readBody(
       bodyLimit,
       (bytes) => {
-        if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders, keyed);
+        if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, keyed);
         // The body arrives while the credentials are checked; it is not parsed before they are accepted.
         allowed.then(
-          () => receive(call, values, query, bytes, corsHeaders, keyed),
+          () => receive(call, values, query, bytes, keyed),
           (error) => {
             uploads.release(bytes.length);
             call.fail(error);
@@ -347,8 +346,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       exchange.reply(204, ["allow", allow, ...cors.preflight(exchange.header("origin"), requested, allow)], null);
     },
     run(exchange, values) {
-      const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
-      const call = new Call(settings, exchange, meter, corsHeaders, route.errors);
+      const headers = cors.constant ?? cors.headers(exchange.header("origin"));
+      const call = new Call(settings, exchange, meter, headers, route.errors);
       const accept = refusedPage === undefined ? "" : exchange.header("accept");
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);
@@ -357,14 +356,14 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         if (readsTrace) call.traceparent = exchange.header("traceparent");
         if (call.traceparent !== "") call.tracestate = exchange.header("tracestate");
         if (readsClient) call.readClient();
-        if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
-        if (authorize === null) return begin(call, values, exchange.query, undefined, corsHeaders);
+        if (checkBody !== null) return read(call, exchange, values, exchange.header("content-type"));
+        if (authorize === null) return begin(call, values, exchange.query, undefined);
         const { query } = exchange;
         const allowed = authorize(call, exchange, values);
-        if (!(allowed instanceof Promise)) return begin(call, values, query, undefined, corsHeaders);
+        if (!(allowed instanceof Promise)) return begin(call, values, query, undefined);
         call.track();
         allowed.then(
-          () => begin(call, values, query, undefined, corsHeaders),
+          () => begin(call, values, query, undefined),
           (error) => failAccess(call, error, refusedPage, accept),
         );
       } catch (error) {

@@ -1,5 +1,15 @@
-/** Waiting that ends immediately when a signal aborts. */
+/** Waiting: for what another function settles, and at the longest for some time or until a signal aborts. */
 import { type Aborts, abortsOf } from "./aborts.ts";
+
+/** A promise that is settled from outside. */
+export class Deferred<T = void> {
+  resolve!: (value: T) => void;
+  reject!: (reason: unknown) => void;
+  readonly promise = new Promise<T>((resolve, reject) => {
+    this.resolve = resolve;
+    this.reject = reject;
+  });
+}
 
 /** Resolves after `milliseconds`; rejects with the signal's reason when it aborts before. */
 export const pause = (milliseconds: number, signal: AbortSignal | undefined): Promise<void> =>

@@ -1,7 +1,7 @@
 /** Chooses the memory that a request refers to. */
 import { invalid, notFound, quoted } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import type { Memory } from "./memory.ts";
+import type { Memory } from "./scoped.ts";
 
 /** The name of the global memory in the manifest. */
 const GLOBAL_MEMORY = "default";

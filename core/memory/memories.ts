@@ -1,6 +1,5 @@
 /** Creates the memories of a manifest over one store. */
 import type { Logger } from "pino";
-import { isIsolated } from "../identity/principal.ts";
 import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
 import { Copies } from "../lib/copies.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -14,11 +13,10 @@ import { createSequence } from "../storage/sequence.ts";
 import { isVolatile, openIdSpaces, type Store } from "../storage/store.ts";
 import { deleteConversation, discardUnfinishedCopies } from "./conversations/create.ts";
 import type { Domain, OnDelete } from "./domain.ts";
-import type { Memory } from "./memory.ts";
 import { RecentMessages } from "./messages/recent.ts";
 import { createSaver } from "./messages/save.ts";
 import { ConversationGone, Conversations, type Known } from "./records/directory.ts";
-import { asMemory } from "./scoped.ts";
+import { asMemory, type Memory } from "./scoped.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-memory/content.ts";
 
@@ -96,7 +94,7 @@ class VolatileConversations {
 export interface MemoriesOptions {
   /** The semantic indexes by the name of the memory. */
   semantic?: ReadonlyMap<string, Semantic>;
-  /** Whether ids belong to users; default: according to the manifest. */
+  /** Whether ids belong to users. Default: they do not. */
   isolated?: boolean;
   logger?: Logger;
   onDelete?: OnDelete;
@@ -104,22 +102,13 @@ export interface MemoriesOptions {
   now?: Clock;
 }
 
-/**
- * All memories of the manifest by name, ready for use.
- *
- * @throws Error naming `memory.NAME.workingMemory.schema` when that schema does not compile
- */
-export async function createMemories(
-  manifest: Manifest,
-  store: Store,
-  options: MemoriesOptions = {},
-): Promise<Map<string, Memory>> {
-  return openDomain(store, { isolated: isIsolated(manifest), ...options }).memories(manifest);
-}
-
 /** What all memories over one store share. The memories of several manifests may use it at the same time. */
 export interface MemoryDomain {
-  /** Throws like `createMemories`. */
+  /**
+   * All memories of the manifest by name, ready for use.
+   *
+   * @throws Error naming `memory.NAME.workingMemory.schema` when that schema does not compile
+   */
   memories(manifest: Pick<Manifest, "memory">): Promise<Map<string, Memory>>;
   /** In `memory:`, conversations that nobody uses make room for other rows as well. */
   start(): void;

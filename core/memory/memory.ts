@@ -1,11 +1,6 @@
-/** The interface of a memory, as the API and the agents use it. */
-import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
+/** What a memory is asked for, and what it answers. */
+import type { Message } from "../../generated/types.ts";
 import type { Charge } from "../http/exchange.ts";
-import type { Principal } from "../identity/principal.ts";
-import type { Serialized } from "../lib/serialized.ts";
-import type { MemoryManifest } from "../manifest/manifest.ts";
-import type { JoinedChanges } from "../storage/joined.ts";
-import type { Semantic } from "./semantic/semantic.ts";
 
 export interface ConversationListQuery {
   resourceId?: string | undefined;
@@ -49,6 +44,16 @@ export interface NewConversation {
   resourceId: string;
   title?: string;
   metadata?: Record<string, unknown>;
+}
+
+export interface CloneOptions {
+  newConversationId?: string;
+  title?: string;
+  metadata?: Record<string, unknown>;
+  resourceId?: string;
+  includeMessages: boolean;
+  /** Counts the bytes that are copied at once. */
+  charge?: Charge | undefined;
 }
 
 /** The earlier messages that a run recalls in addition to the newest ones of its conversation. */
@@ -121,112 +126,3 @@ export interface TurnPlace {
 }
 
 export type WorkingMemoryScope = "conversation" | "user";
-
-/** One named memory. */
-export interface Memory {
-  /** The name in the manifest. */
-  readonly name: string;
-  readonly settings: MemoryManifest;
-  /** Its semantic search, if it has that. */
-  readonly semantic: Semantic | undefined;
-  /** Milliseconds since 1970; never goes backwards. */
-  readonly now: () => number;
-  for(principal: Principal): MemoryAccess;
-}
-
-/**
- * A memory for one principal. Methods reject with ServiceError: `not_found` for a conversation that does not exist or belongs to
- * somebody else, `conflict` for a duplicate id, `invalid_input` for invalid input, and for an id that several users have if
- * `userId` does not say whose is meant.
- */
-export interface MemoryAccess {
-  /** A `ConversationList` as JSON text, made from the rows without parsing them. */
-  list(query: ConversationListQuery): Promise<Serialized>;
-  get(id: string, userId?: string): Promise<Conversation>;
-  create(conversation: NewConversation): Promise<Conversation>;
-  /** Merges metadata key by key; null deletes a key. */
-  update(
-    id: string,
-    change: { title?: string; metadata?: Record<string, unknown> },
-    userId?: string,
-  ): Promise<Conversation>;
-  delete(id: string, userId?: string): Promise<void>;
-  clone(
-    id: string,
-    options: {
-      newConversationId?: string;
-      title?: string;
-      metadata?: Record<string, unknown>;
-      resourceId?: string;
-      includeMessages: boolean;
-      /** Counts the bytes that are copied at once. */
-      charge?: Charge | undefined;
-    },
-    userId?: string,
-  ): Promise<{ conversation: Conversation; messageCount: number }>;
-  /**
-   * `{conversation, messages}` as JSON text: the newest `limit` messages that match, in order. Rows are not parsed.
-   *
-   * @param shown changes the text of the conversation
-   */
-  messages(id: string, query: MessageQuery, shown?: (conversation: string) => string): Promise<Serialized>;
-  /**
-   * Saves the whole batch, which may span conversations, in one commit. Returns how many were saved. A message whose id exists replaces
-   * that message in place.
-   */
-  save(entries: readonly { conversationId: string; userId?: string; message: NewMessage }[]): Promise<number>;
-  deleteMessages(id: string, messageIds: readonly string[], userId?: string): Promise<number>;
-  workingMemory(
-    id: string,
-    options: { scope?: WorkingMemoryScope | undefined; userId?: string | undefined },
-  ): Promise<WorkingMemory>;
-  updateWorkingMemory(
-    id: string,
-    content: string | Record<string, unknown>,
-    mode: "replace" | "append",
-    options: Parameters<MemoryAccess["workingMemory"]>[1],
-  ): Promise<void>;
-  /** ServiceError `invalid_input` (400) when the memory has no embedding and vectors. */
-  search(query: {
-    text: string;
-    conversationId?: string;
-    userId?: string;
-    limit: number;
-    /** Default: the memory's. */
-    threshold?: number | undefined;
-  }): Promise<SearchResults>;
-
-  /** For generation: the last `limit` messages before the posted ones. Empty when the conversation does not exist yet. */
-  earlier(id: string, query: EarlierQuery, userId?: string): Promise<Earlier>;
-  /** For generation: messages before the one with that id that are not in the summary. Null when that message no longer exists. */
-  unsummarized(
-    conversation: { id: string; userId: string },
-    before: string,
-    limit: number,
-  ): Promise<Unsummarized | null>;
-  /** For generation: replaces the summary of the conversation with one up to a position. */
-  summarize(conversation: { id: string; userId: string }, text: string, through: string): Promise<void>;
-  /** For generation: earlier messages with a similar meaning, in chronological order. */
-  similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
-  /**
-   * For generation: like `workingMemory`, but also while the conversation does not exist yet. Null when the memory has no working
-   * memory.
-   */
-  workingMemoryIfAny(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
-  /** For generation, before the turn begins: as `Store.requireRoom`. */
-  requireRoom(userId: string, bytes: () => number): Promise<void> | undefined;
-  /**
-   * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
-   * commit. Without messages it only ensures that the conversation exists and belongs to the user.
-   *
-   * @param conversation its title may be made when it is needed
-   * @param joined what happens in the same commit, if there is one
-   * @throws what `lost` of those gives
-   */
-  append(
-    conversation: Omit<NewConversation, "title"> & { id: string; title?: string | (() => string) },
-    messages: readonly NewMessage[],
-    place?: TurnPlace,
-    joined?: readonly JoinedChanges[],
-  ): Promise<void>;
-}

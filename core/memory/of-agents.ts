@@ -16,7 +16,7 @@ import type { Manifest } from "../manifest/manifest.ts";
 import type { Store } from "../storage/store.ts";
 import { listConversations, usersOf } from "./conversations/list.ts";
 import { listQuery, messageQuery } from "./input.ts";
-import type { Memory, MemoryAccess } from "./memory.ts";
+import type { Memory, MemoryAccess } from "./scoped.ts";
 
 interface Place {
   readonly agentId: string;

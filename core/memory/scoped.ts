@@ -3,6 +3,7 @@ import type { Conversation, Message, SearchResults, WorkingMemory } from "../../
 import { conversationNotFound, type Principal, permittedUser } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { between, Serialized, SerializedStream } from "../lib/serialized.ts";
+import type { MemoryManifest } from "../manifest/manifest.ts";
 import type { JoinedChanges } from "../storage/joined.ts";
 import { conversationKey, conversationWorkingMemoryKey, userWorkingMemoryKey } from "../storage/keys.ts";
 import {
@@ -17,11 +18,10 @@ import { listConversations } from "./conversations/list.ts";
 import type { Domain } from "./domain.ts";
 import { ConversationLookup, MAX_LOOKUPS } from "./lookup.ts";
 import type {
+  CloneOptions,
   ConversationListQuery,
   Earlier,
   EarlierQuery,
-  Memory,
-  MemoryAccess,
   MessageQuery,
   NewConversation,
   NewMessage,
@@ -47,26 +47,42 @@ import { findByMeaning, findSimilar, requireSemantic } from "./semantic/find.ts"
 import { createDraft, type Semantic } from "./semantic/semantic.ts";
 import type { WorkingMemoryRules } from "./working-memory/content.ts";
 
-/** One memory of the manifest: its name, its settings, and the parts that it uses. */
-interface NamedMemory {
+/** One named memory, as the API and the agents use it. */
+export interface Memory {
+  /** The name in the manifest. */
   readonly name: string;
-  readonly settings: Memory["settings"];
+  readonly settings: MemoryManifest;
+  /** Its semantic search, if it has that. */
+  readonly semantic: Semantic | undefined;
+  /** Milliseconds since 1970; never goes backwards. */
+  readonly now: () => number;
+  for(principal: Principal): MemoryAccess;
+}
+
+/** What it is made of. */
+interface NamedMemory extends Pick<Memory, "name" | "settings" | "semantic"> {
   readonly domain: Domain;
   readonly saver: Saver;
   /** Undefined when the memory has no working memory. */
   readonly workingMemoryRules: WorkingMemoryRules | undefined;
-  readonly semantic: Semantic | undefined;
 }
 
-type WorkingMemoryOptions = Parameters<MemoryAccess["workingMemory"]>[1];
-type SaveEntries = Parameters<MemoryAccess["save"]>[0];
+interface WorkingMemoryOptions {
+  scope?: WorkingMemoryScope | undefined;
+  userId?: string | undefined;
+}
 
 /** Messages to be saved, by conversation id and by the user that the entry names. */
 type MessageGroups = Map<string, Map<string | undefined, PreparedMessage[]>>;
 
 const MAX_TITLE_CHARACTERS = 80;
 
-class ScopedMemory implements MemoryAccess {
+/**
+ * A memory for one principal. Methods reject with ServiceError: `not_found` for a conversation that does not exist or belongs to
+ * somebody else, `conflict` for a duplicate id, `invalid_input` for invalid input, and for an id that several users have if
+ * `userId` does not say whose is meant.
+ */
+export class MemoryAccess {
   readonly #memory: NamedMemory;
   readonly #principal: Principal;
   readonly #lookup: ConversationLookup;
@@ -77,6 +93,7 @@ class ScopedMemory implements MemoryAccess {
     this.#lookup = new ConversationLookup(memory.name, memory.domain, principal);
   }
 
+  /** A `ConversationList` as JSON text, made from the rows without parsing them. */
   async list(query: ConversationListQuery): Promise<Serialized> {
     const { name, domain } = this.#memory;
     const userId = permittedUser(this.#principal, query.userId);
@@ -96,6 +113,7 @@ class ScopedMemory implements MemoryAccess {
     return createConversation(domain, name, { ...conversation, userId });
   }
 
+  /** Merges metadata key by key; null deletes a key. */
   update(
     id: string,
     change: { title?: string; metadata?: Record<string, unknown> },
@@ -108,10 +126,15 @@ class ScopedMemory implements MemoryAccess {
     return this.#change(id, userId, (found) => deleteConversation(this.#memory.domain, found));
   }
 
-  clone(id: string, options: Parameters<MemoryAccess["clone"]>[1], userId?: string) {
+  clone(id: string, options: CloneOptions, userId?: string) {
     return this.#change(id, userId, (found) => cloneConversation(this.#memory.domain, found, options));
   }
 
+  /**
+   * `{conversation, messages}` as JSON text: the newest `limit` messages that match, in order. Rows are not parsed.
+   *
+   * @param shown changes the text of the conversation
+   */
   async messages(id: string, query: MessageQuery, shown?: (conversation: string) => string): Promise<Serialized> {
     const page = await this.#lookup.page(id, query.userId, (number) => messagePage(this.#memory.domain, number, query));
     if (page === undefined) throw conversationNotFound(id);
@@ -122,7 +145,11 @@ class ScopedMemory implements MemoryAccess {
     return new Serialized(begin, ...messages, "]}");
   }
 
-  async save(entries: SaveEntries): Promise<number> {
+  /**
+   * Saves the whole batch, which may span conversations, in one commit. Returns how many were saved. A message whose id exists replaces
+   * that message in place.
+   */
+  async save(entries: readonly { conversationId: string; userId?: string; message: NewMessage }[]): Promise<number> {
     const groups: MessageGroups = new Map();
     for (const { conversationId, userId, message } of entries) {
       const user = permittedUser(this.#principal, userId);
@@ -166,7 +193,15 @@ class ScopedMemory implements MemoryAccess {
     });
   }
 
-  async search(query: Parameters<MemoryAccess["search"]>[0]): Promise<SearchResults> {
+  /** @throws ServiceError `invalid_input` when the memory has no embedding and vectors */
+  async search(query: {
+    text: string;
+    conversationId?: string;
+    userId?: string;
+    limit: number;
+    /** Default: the memory's. */
+    threshold?: number | undefined;
+  }): Promise<SearchResults> {
     const { name, domain, settings } = this.#memory;
     const semantic = requireSemantic(name, this.#memory.semantic);
     const { text, conversationId, limit, threshold = settings.semantic!.threshold } = query;
@@ -176,6 +211,9 @@ class ScopedMemory implements MemoryAccess {
     return findByMeaning(domain, semantic, { text, owner, conversation, limit, threshold });
   }
 
+  // The rest is for generation.
+
+  /** Earlier messages with a similar meaning, in chronological order. */
   async similar({ id, userId }: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]> {
     const { name, domain } = this.#memory;
     const semantic = requireSemantic(name, this.#memory.semantic);
@@ -184,6 +222,7 @@ class ScopedMemory implements MemoryAccess {
     return findSimilar(domain, semantic, { memory: name, owner, conversation }, query);
   }
 
+  /** The last `limit` messages before the posted ones. Empty when the conversation does not exist yet. */
   async earlier(id: string, query: EarlierQuery, userId?: string): Promise<Earlier> {
     const page = await this.#lookup.page(id, userId, (number) => {
       const { domain, settings } = this.#memory;
@@ -194,16 +233,19 @@ class ScopedMemory implements MemoryAccess {
     return page;
   }
 
+  /** Messages before the one with that id that are not in the summary. Null when that message no longer exists. */
   async unsummarized({ id, userId }: { id: string; userId: string }, before: string, limit: number) {
     const owner = permittedUser(this.#principal, userId)!;
     const conversation = await this.#lookup.ownedIfAny(id, owner);
     return conversation === undefined ? null : unsummarized(this.#memory.domain, conversation, before, limit);
   }
 
+  /** Replaces the summary of the conversation with one up to a position. */
   summarize({ id, userId }: { id: string; userId: string }, text: string, through: string): Promise<void> {
     return this.#change(id, userId, (found) => writeSummary(this.#memory.domain, found, { text, through }));
   }
 
+  /** Like `workingMemory`, but also while the conversation does not exist yet. Null when the memory has no working memory. */
   async workingMemoryIfAny({ id, userId }: { id: string; userId: string }): Promise<WorkingMemory | null> {
     const { name, domain, workingMemoryRules } = this.#memory;
     if (workingMemoryRules === undefined) return null;
@@ -214,12 +256,21 @@ class ScopedMemory implements MemoryAccess {
     return readWorkingMemory(domain, workingMemoryRules, { memory: name, number: 0, id, userId: owner });
   }
 
+  /** Before the turn begins: as `Store.requireRoom`. */
   requireRoom(userId: string, bytes: () => number): Promise<void> | undefined {
     return this.#memory.domain.store.requireRoom?.(permittedUser(this.#principal, userId), bytes);
   }
 
+  /**
+   * Creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one commit. Without messages
+   * it only ensures that the conversation exists and belongs to the user.
+   *
+   * @param conversation its title may be made when it is needed
+   * @param joined what happens in the same commit, if there is one
+   * @throws what `lost` of those gives
+   */
   async append(
-    conversation: Parameters<MemoryAccess["append"]>[0],
+    conversation: Omit<NewConversation, "title"> & { id: string; title?: string | (() => string) },
     messages: readonly NewMessage[],
     place?: TurnPlace,
     joined?: readonly JoinedChanges[],
@@ -289,13 +340,12 @@ class ScopedMemory implements MemoryAccess {
   }
 }
 
-/** The memory as the API and the agents use it. */
 export const asMemory = (named: NamedMemory): Memory => ({
   name: named.name,
   settings: named.settings,
   semantic: named.semantic,
   now: named.domain.now,
-  for: (principal) => new ScopedMemory(named, principal),
+  for: (principal) => new MemoryAccess(named, principal),
 });
 
 // Changing title and metadata of a conversation.

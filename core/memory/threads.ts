@@ -1,6 +1,6 @@
 /** Threads: the memory of sub-agents about a conversation, each in a separate conversation with a derived id. */
 import type { Manifest } from "../manifest/manifest.ts";
-import type { Memory } from "./memory.ts";
+import type { Memory } from "./scoped.ts";
 
 /** The id of a thread. The agent's id has its colons replaced, so that the last part of the id identifies one thread. */
 export const threadId = (conversationId: string, agentId: string): string =>

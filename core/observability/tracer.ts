@@ -291,32 +291,14 @@ interface TracerSettings {
   readonly secrets: readonly string[];
 }
 
-export interface Tracer extends SpanOrigin {
-  /**
-   * Starts the span of a request. Continues a caller's trace when the header `traceparent` names one. `sample` decides in this case
-   * too: a caller can prevent that its trace is recorded, but not force it.
-   *
-   * @param traceparent the header; an empty string without one
-   * @param tracestate the header beside it
-   */
-  continue(
-    traceparent: string,
-    name: string,
-    kind: SpanKind,
-    entity: Entity,
-    userId: string | undefined,
-    tracestate?: string,
-  ): Span | null;
-}
-
 /** @returns null when nothing is sampled or there is no sink: then tracing costs nothing */
 export function createTracer({ sample, content, secrets }: TracerSettings, sinks: readonly SpanSink[]): Tracer | null {
   if (sample <= 0 || sinks.length === 0) return null;
   const tracing = { clock: new SpanClock(), ids: new Ids(), cleaner: createCleaner(content, secrets), sinks };
-  return new SamplingTracer(sample, tracing);
+  return new Tracer(sample, tracing);
 }
 
-class SamplingTracer implements Tracer {
+export class Tracer implements SpanOrigin {
   readonly #sample: number;
   readonly #tracing: Tracing;
 
@@ -329,6 +311,13 @@ class SamplingTracer implements Tracer {
     return this.#root(name, kind, entity, userId, null);
   }
 
+  /**
+   * Starts the span of a request. Continues a caller's trace when the header `traceparent` names one. `sample` decides in this case
+   * too: a caller can prevent that its trace is recorded, but not force it.
+   *
+   * @param traceparent the header; an empty string without one
+   * @param tracestate the header beside it
+   */
   continue(
     traceparent: string,
     name: string,

@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { ChatCompletionRequest, GenerateOptions } from "../../generated/types.ts";
-import type { Agent, ProtocolRun } from "../agents/agent.ts";
+import type { ProtocolRun } from "../agents/agent.ts";
+import type { Agent } from "../agents/endpoints.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";

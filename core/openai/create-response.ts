@@ -1,6 +1,7 @@
 /** `POST /v1/responses`: an agent answers items, and stored responses can be continued. */
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { Agent, ProtocolRun } from "../agents/agent.ts";
+import type { ProtocolRun } from "../agents/agent.ts";
+import type { Agent } from "../agents/endpoints.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { RawReply } from "../http/route.ts";
 import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";

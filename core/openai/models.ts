@@ -1,10 +1,10 @@
 /** Agents as models: `GET /v1/models`; and the models of `POST /v1/embeddings`. */
 import type { EmbeddingRequest, PluginChoice } from "../../generated/types.ts";
-import type { Agent } from "../agents/agent.ts";
+import type { Agent } from "../agents/endpoints.ts";
 import { invalid, quoted } from "../lib/errors.ts";
 import { nextTurn } from "../lib/event-loop-turns.ts";
 import { EmbeddingRefused } from "../memory/embedding/embedding.ts";
-import type { Memory } from "../memory/memory.ts";
+import type { Memory } from "../memory/scoped.ts";
 import { classifyFailure, providerFailed } from "../models/failure.ts";
 import { OpenaiError, unsupported } from "./errors.ts";
 

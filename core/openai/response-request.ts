@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { Agent, ProtocolBody } from "../agents/agent.ts";
+import type { ProtocolBody } from "../agents/agent.ts";
+import type { Agent } from "../agents/endpoints.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import { BYTES_PER_TOKEN, messageBytes } from "../agents/prompt/size.ts";
 import type { ClientTool } from "../agents/run/tool-set.ts";

@@ -43,7 +43,7 @@ import {
 import { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { Execution } from "../workflows/run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-rows.ts";
-import { ScopedWorkflows } from "../workflows/scoped.ts";
+import { WorkflowAccess } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
 import { KeptSink, LiveRun } from "./live-run.ts";
@@ -105,7 +105,7 @@ export class KeptRuns implements RunKeeper {
       if (!(ofRemoved ? this.#known : this.#definitions).has(id)) throw notFound("the agent does not exist");
     };
     const lookup = new ExecutionLookup(this.#engine, principal, declared, charge);
-    const executions = new ScopedWorkflows(this.#engine, principal, lookup);
+    const executions = new WorkflowAccess(this.#engine, principal, lookup);
     return new ScopedRuns(principal, {
       executions,
       lookup,
@@ -186,7 +186,7 @@ export class KeptRuns implements RunKeeper {
           live.isRead = true;
           const follow = await begun(
             async (execution) => {
-              await Promise.race([live.accepted, live.stalled, execution.settled]);
+              await Promise.race([live.accepted.promise, live.stalled.promise, execution.settled]);
               await onDisk(execution);
               return attach();
             },
@@ -195,7 +195,7 @@ export class KeptRuns implements RunKeeper {
           if (form.isRaw) await follow(partEvents(events, form));
           else await replyWith(follow, events, form);
         },
-      kept: { start: () => begun(onDisk, () => false), left: live.left },
+      kept: { start: () => begun(onDisk, () => false), left: live.left.promise },
     };
   }
 
@@ -237,7 +237,7 @@ export class KeptRuns implements RunKeeper {
       withFreeNumber(this.#engine.sequence, executionNumberRows, (number) =>
         this.#begin(agent, request, call, number, live, false, async (begun) => {
           execution = begun;
-          await Promise.race([live.handedOver, begun.settled]);
+          await Promise.race([live.handedOver.promise, begun.settled]);
           await onDisk(begun);
           call.replyWith = { facts: { runId } };
         }),
@@ -253,7 +253,7 @@ export class KeptRuns implements RunKeeper {
         return await live.work;
       } catch (error) {
         if (!(error instanceof RunWaits) || execution === null) throw error;
-        await Promise.race([execution.settled, execution.commitFailure()]);
+        await execution.outcome();
         return null;
       }
     };
@@ -319,20 +319,18 @@ export class KeptRuns implements RunKeeper {
     const endWatch = this.#engine.store.watched?.(openExecutionKey(number), () => live.read());
     // Readers in other processes of which the store does not tell.
     if (endWatch === undefined && this.#engine.environment.shared) live.read();
-    execution.settled
-      .catch((error) => live.reject(error))
-      .finally(() => {
-        if (this.#live.get(key) === live) this.#live.delete(key);
-        leave?.();
-        endWatch?.();
-        live.leave();
-      });
+    execution.settled.catch(live.result.reject).finally(() => {
+      if (this.#live.get(key) === live) this.#live.delete(key);
+      leave?.();
+      endWatch?.();
+      live.left.resolve();
+    });
     try {
       return await wait(execution);
     } catch (error) {
       if (live.hasFailed) {
         // Only a failure that is on record is the end: otherwise the run may go on here or in another process.
-        await Promise.race([execution.settled, execution.commitFailure()]).catch(() => {});
+        await execution.outcome().catch(() => {});
         live.hasFailed = execution.isAtRest;
       }
       if (!(error instanceof CommitConflict)) throw error;
@@ -362,12 +360,12 @@ export class KeptRuns implements RunKeeper {
       // A crash may have left readers, who come back to this process or to another.
       live.isRead = true;
       for (const woken of this.#resting) woken();
-      live.result.catch(() => {});
+      live.result.promise.catch(() => {});
       this.#live.set(key, live);
       if (request.isTask) await this.onTask?.(agent.id, runId);
     }
     if (work === null) {
-      live.sink = new KeptSink(call, live.isRead, live.accept);
+      live.sink = new KeptSink(call, live.isRead, live.accepted.resolve);
       live.outcome = emptyRunResult();
     }
     const { outcome } = live;
@@ -375,15 +373,15 @@ export class KeptRuns implements RunKeeper {
     try {
       const prepared = live.prepared ?? agent.prepare(request, live.call, runId, live);
       await (work ?? agent.execute(prepared, sink, outcome));
-      live.resolve(outcome);
+      live.result.resolve(outcome);
       return live.hasEnded ? null : live.output;
     } catch (error) {
       if (error instanceof RunWaits) {
-        live.resolve({ ...outcome, runId });
+        live.result.resolve({ ...outcome, runId });
         return new Suspend("a tool needs approval", { approvals: error.approvals } satisfies RunSuspension, false);
       }
       live.hasFailed = !call.signal.aborted;
-      live.reject(error);
+      live.result.reject(error);
       if (call.signal.aborted) throw error;
       logError(live.call.logger, error, { agentId: agent.id, runId });
       // What is on record is the kind of the failure, not the code of what caused it.
@@ -400,10 +398,10 @@ export class KeptRuns implements RunKeeper {
   /** @throws what made the run fail, or ServiceError when it was stopped */
   async #result(execution: Execution, live: LiveRun): Promise<RunResult> {
     const { state } = execution;
-    await Promise.race([execution.settled, execution.commitFailure(), live.stalled]);
+    await Promise.race([execution.outcome(), live.stalled.promise]);
     if (state.status === "cancelled") throw runCancelled();
     if (state.status === "running") throw runInterrupted(runIdOf(state.start));
-    return live.result;
+    return live.result.promise;
   }
 
   /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */

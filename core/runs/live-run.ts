@@ -5,6 +5,7 @@ import type { RunEntry, RunJournal, WaitingPlace } from "../agents/run/journal.t
 import { type AgentPart, type Delta, type PartSink, plainDelta } from "../agents/run/parts.ts";
 import { emptyRunResult, type PreparedRun, type RunResult } from "../agents/run/run.ts";
 import type { Caller, User } from "../identity/principal.ts";
+import { Deferred } from "../lib/abortable.ts";
 import { AbortSource, type Aborts, abortsOf } from "../lib/aborts.ts";
 import { storedTime } from "../lib/clock.ts";
 import type { ServiceError } from "../lib/errors.ts";
@@ -141,17 +142,12 @@ export class LiveRun implements RunJournal {
   hasEnded = false;
   /** Whether it has failed of itself. */
   hasFailed = false;
-  readonly accepted: Promise<void>;
-  readonly result: Promise<RunResult>;
+  readonly accepted = new Deferred();
+  readonly result = new Deferred<RunResult>();
   /** Rejects when it waits for a store that is away. */
-  readonly stalled: Promise<never>;
-  away: (error: ServiceError) => void = () => {};
+  readonly stalled = new Deferred<never>();
   /** Resolves when it goes on here no more. */
-  readonly left: Promise<void>;
-  leave: () => void = () => {};
-  accept: () => void = () => {};
-  resolve: (outcome: RunResult) => void = () => {};
-  reject: (error: unknown) => void = () => {};
+  readonly left = new Deferred();
   /** The work of one that was not kept when it began: it goes on as that of its step. */
   work: Promise<RunResult> | null = null;
   #step: StepCall | null;
@@ -160,8 +156,7 @@ export class LiveRun implements RunJournal {
   /** The try to keep it: calls that ask at the same time share it. */
   #keeping: Promise<void> | null = null;
   /** Resolves when its step has what it has done before it was kept. */
-  handedOver: Promise<void> = RECORDED;
-  #handOver: () => void = () => {};
+  readonly handedOver = new Deferred();
   readonly #madeAt = storedTime();
   readonly #stop: AbortSource | null;
   readonly waitsAt: WaitingPlace | undefined;
@@ -184,30 +179,15 @@ export class LiveRun implements RunJournal {
     this.call = new KeptCall(origin, () => this.#step, stop);
     if (begin !== null) {
       this.#held = [];
-      this.handedOver = new Promise((resolve) => {
-        this.#handOver = resolve;
-      });
       this.sink = new KeptSink(this, false, () => {});
       this.waitsAt = { ...waitsAt, keep: () => (this.#keeping ??= this.#keep(begin)) };
       (origin.aborts ?? abortsOf(origin.signal))?.add({ aborted: (reason) => this.hasBegun || stop!.abort(reason) });
     }
-    this.result = new Promise((resolve, reject) => {
-      this.resolve = resolve;
-      this.reject = reject;
-    });
-    this.left = new Promise((resolve) => {
-      this.leave = resolve;
-    });
-    this.accepted = new Promise((resolve, reject) => {
-      this.accept = resolve;
-      this.result.then(() => resolve(), reject);
-    });
-    this.stalled = new Promise((_, reject) => {
-      this.away = reject;
-    });
+    const { accepted, result, stalled } = this;
+    result.promise.then(() => accepted.resolve(), accepted.reject);
     // Of a run whose client has left nobody waits for these.
-    this.accepted.catch(() => {});
-    this.stalled.catch(() => {});
+    accepted.promise.catch(() => {});
+    stalled.promise.catch(() => {});
   }
 
   begin(step: StepCall): void {
@@ -215,7 +195,7 @@ export class LiveRun implements RunJournal {
     for (const [kind, value] of this.#held ?? [])
       if (kind === "part") step.part(value, true);
       else step.keep(value, true).catch(() => {});
-    this.#handOver();
+    this.handedOver.resolve();
     const stop = this.#stop;
     if (stop === null) return;
     const stopped = () => {
@@ -261,6 +241,10 @@ export class LiveRun implements RunJournal {
   part(part: unknown): undefined {
     this.#held?.push(["part", part]);
     this.#step?.part(part, true);
+  }
+
+  away(error: ServiceError): void {
+    this.stalled.reject(error);
   }
 
   get hasBegun(): boolean {

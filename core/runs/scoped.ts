@@ -22,7 +22,7 @@ import { RUN_STATUS, runDefinitionId, runExecutionId, runIdOf, runRecordText } f
 import type { JournalState } from "../workflows/journal/state.ts";
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
 import { followLoaded } from "../workflows/run/follow.ts";
-import type { ScopedWorkflows } from "../workflows/scoped.ts";
+import type { WorkflowAccess } from "../workflows/scoped.ts";
 import { OUTLINE, RUN_STEP } from "./definition.ts";
 
 /*
@@ -191,7 +191,7 @@ interface LiveRuns extends Pick<Store, "watch"> {
 }
 
 interface RunParts {
-  readonly executions: ScopedWorkflows;
+  readonly executions: WorkflowAccess;
   readonly lookup: ExecutionLookup;
   readonly conversations: ConversationRuns;
   readonly live: LiveRuns;
@@ -216,7 +216,7 @@ export interface RunStanding {
 /** Every method throws ServiceError `not_found` for a run that does not exist, is another agent's, or belongs to another user. */
 export class ScopedRuns {
   readonly #principal: Principal;
-  readonly #executions: ScopedWorkflows;
+  readonly #executions: WorkflowAccess;
   readonly #lookup: ExecutionLookup;
   readonly #conversations: ConversationRuns;
   readonly #live: LiveRuns;

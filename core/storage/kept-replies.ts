@@ -10,7 +10,7 @@ import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
 import { isFinal, type KeptReply, type KeyClaim, type KeyedRequest, type ReplyKeeper } from "../http/idempotency.ts";
-import { untilAborted } from "../lib/abortable.ts";
+import { Deferred, untilAborted } from "../lib/abortable.ts";
 import { systemTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf, ServiceError } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
@@ -123,15 +123,12 @@ export class KeptReplies implements ReplyKeeper {
       const reply = await untilAborted(known.done, signal);
       if (reply !== null) return readable(reply);
     }
-    let resolve: (reply: KeptReply | null) => void = () => {};
-    const done = new Promise<KeptReply | null>((settled) => {
-      resolve = settled;
-    });
-    const own: Pending = { fingerprint, done };
+    const done = new Deferred<KeptReply | null>();
+    const own: Pending = { fingerprint, done: done.promise };
     this.#pending.set(id, own);
     const end: End = (reply, isWritten) => {
       if (isWritten && this.#pending.get(id) === own) this.#pending.delete(id);
-      resolve(reply);
+      done.resolve(reply);
     };
     try {
       const found = await this.#claim(request, signal);

@@ -1,14 +1,15 @@
 /** Puts together the traces of a service: recorder, lists, lookups and retention over one store. */
 import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
-import type { SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
+import type { ObservabilityStatus, SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
+import type { Feed } from "../http/feed.ts";
 import type { Principal } from "../identity/principal.ts";
 import { messageOf, notFound, type ServiceError } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { VERSION } from "../lib/version.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
-import type { Attributes, Entity, SpanData, TraceData } from "../observability/span.ts";
+import type { Attributes, Entity, SpanData, SpanSink, TraceData } from "../observability/span.ts";
 import {
   foreignRows,
   SEGMENTS,
@@ -34,11 +35,10 @@ import {
   lastEnd,
   matches,
   matchesHead,
+  type SpanNews,
   spanRecord,
-  type TraceAccess,
   type TraceFilter,
   type TraceQuery,
-  type Traces,
   traceSummary,
   visibleOwner,
 } from "./traces.ts";
@@ -263,7 +263,20 @@ function* entitiesOf(spans: readonly SpanData[], more: readonly Entity[]): Gener
   yield* more;
 }
 
-class ScopedTraces implements TraceAccess {
+export interface Traces {
+  /** Receives what the tracer records. */
+  readonly sink: SpanSink;
+  /** Every span when it starts and when it ends. Costs nothing while there are no followers. */
+  readonly news: Feed<SpanNews>;
+  for(principal: Principal): TraceAccess;
+  status(): Promise<Pick<ObservabilityStatus, "storage" | "traceCount" | "spanCount" | "message">>;
+  start(): void;
+  /** Writes everything that is not written yet. */
+  close(): Promise<void>;
+}
+
+/** The traces for one principal. A trace of another user is treated like an unknown one: ServiceError `not_found`. */
+class TraceAccess {
   readonly #places: TraceSources;
   readonly #owner: string | undefined;
 
@@ -272,6 +285,7 @@ class ScopedTraces implements TraceAccess {
     this.#owner = visibleOwner(principal);
   }
 
+  /** Running traces, the newest first, then ended ones, the last ended first. */
   list(query: TraceQuery): Promise<TraceSummary[]> {
     return listTraces(this.#places, { ...query, owner: this.#owner }, query);
   }
@@ -392,7 +406,7 @@ export function openTraces(
   return {
     sink: feed,
     news: feed.news,
-    for: (principal) => new ScopedTraces(places, principal),
+    for: (principal) => new TraceAccess(places, principal),
     async status() {
       await recorder.flush();
       const [traces, spans] = await store.getMany([TRACE_COUNTERS.traces, TRACE_COUNTERS.spans]);

@@ -1,8 +1,8 @@
 /** The interface of traces, as the API and the tracer use it. */
-import type { ObservabilityStatus, SpanNode, SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
+import type { SpanNode, SpanRecord, TraceSummary } from "../../generated/types.ts";
 import { Feed } from "../http/feed.ts";
 import type { Principal } from "../identity/principal.ts";
-import type { Entity, EntityType, SpanData, SpanSink, TraceData } from "../observability/span.ts";
+import type { Entity, EntityType, SpanData, TraceData } from "../observability/span.ts";
 import type { Recorder } from "./recorder.ts";
 import type { Origin, SegmentHead } from "./segment.ts";
 import { wholeMilliseconds } from "./times.ts";
@@ -181,26 +181,6 @@ export interface TraceQuery {
   offset: number;
   /** Whether the spans of each trace are listed too. */
   spans?: boolean;
-}
-
-/** The traces for one principal. A trace of another user is treated like an unknown one: ServiceError `not_found`. */
-export interface TraceAccess {
-  /** Running traces, the newest first, then ended ones, the last ended first. */
-  list(query: TraceQuery): Promise<TraceSummary[]>;
-  get(traceId: string): Promise<TraceDetail>;
-  span(spanId: string): Promise<SpanRecord>;
-}
-
-export interface Traces {
-  /** Receives what the tracer records. */
-  readonly sink: SpanSink;
-  /** Every span when it starts and when it ends. Costs nothing while there are no followers. */
-  readonly news: Feed<SpanNews>;
-  for(principal: Principal): TraceAccess;
-  status(): Promise<Pick<ObservabilityStatus, "storage" | "traceCount" | "spanCount" | "message">>;
-  start(): void;
-  /** Writes everything that is not written yet. */
-  close(): Promise<void>;
 }
 
 // Which traces, and which segments, match a query.

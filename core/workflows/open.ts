@@ -21,8 +21,7 @@ import { type Pinned, pin } from "./definition/pinned.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
 import { ExecutionRetention } from "./retention.ts";
-import { ScopedWorkflows } from "./scoped.ts";
-import type { Workflows } from "./workflows.ts";
+import { WorkflowAccess, type Workflows } from "./scoped.ts";
 
 /*
  * What a process of a shared store does about executions of the other processes: it recovers those of dead processes, and carries out
@@ -205,7 +204,7 @@ export async function openWorkflows(
       detail: (id) => engine.detail(id),
       runsHere: (number) => engine.liveNumbers().has(number),
       for: (principal, charge) =>
-        new ScopedWorkflows(engine, principal, new ExecutionLookup(engine, principal, undefined, charge)),
+        new WorkflowAccess(engine, principal, new ExecutionLookup(engine, principal, undefined, charge)),
     },
     problems,
     adopt(next, nextLoaded, nextParts) {

@@ -8,7 +8,9 @@ import type {
   ExecutionSuspended,
   ReplayExecutionRequest,
   ResumeExecutionRequest,
+  WorkflowDetail,
 } from "../../generated/types.ts";
+import type { Charge } from "../http/exchange.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
 import { lendToken, type Principal, permittedUser } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
@@ -51,7 +53,7 @@ import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-rows.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { checkReplay, planReplay } from "./run/replay.ts";
-import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
+import type { ExecutionQuery, WorkflowCall } from "./workflows.ts";
 
 // The outcome of an execution, as the reply to the request that started it.
 
@@ -85,7 +87,7 @@ async function earlierOutcome(
     const known = await unlessNotFound(lookup.find(workflowId, id, userId));
     if (known === undefined) return null;
     if (!("loaded" in known)) {
-      await Promise.race([known.settled, known.commitFailure()]).catch((error: unknown) => {
+      await known.outcome().catch((error: unknown) => {
         throw error instanceof CommitConflict ? stillRunning(id) : error;
       });
       return outcomeOf(known.state, known.definition.outline);
@@ -114,7 +116,26 @@ async function restsElsewhere(
   }
 }
 
-export class ScopedWorkflows implements WorkflowAccess {
+export interface Workflows {
+  /** `data` of `GET /workflows`. Built again only when the status of a workflow has changed. */
+  list(): Serialized | Promise<Serialized>;
+  /** @throws ServiceError `not_found` */
+  detail(id: string): WorkflowDetail | Promise<WorkflowDetail>;
+  /** Whether the execution with this number runs in this process. */
+  runsHere(number: number): boolean;
+  /** @param charge counts what is held of the executions that are read */
+  for(principal: Principal, charge?: Charge): WorkflowAccess;
+}
+
+/**
+ * The workflows for one principal. Errors are ServiceErrors:
+ * - `not_found`: the workflow or execution is unknown, or belongs to another user or another workflow.
+ * - `invalid_input`: the input is invalid, or several users have an execution with this id and `userId` does not say whose is meant.
+ * - `conflict`: the id of a new execution is taken.
+ * - `step_failed`, with the header `x-execution-id`: a step failed.
+ * - `unavailable`: the store cannot be used, or too many executions run.
+ */
+export class WorkflowAccess {
   readonly #engine: Engine;
   readonly #principal: Principal;
   readonly #lookup: ExecutionLookup;
@@ -125,6 +146,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     this.#lookup = lookup;
   }
 
+  /** Resolves with `data` of the reply when the execution has settled. It continues when the client leaves. */
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     if (call.keyed === undefined) return this.#execute(workflowId, body, call);
     const { executionId = call.keyed.runId, userId } = body.options ?? {};
@@ -143,6 +165,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     });
   }
 
+  /** Resolves when the execution is in the store: with `data` of the reply. */
   async begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted> {
     const begin = async (keyed: ExecuteWorkflowRequest) =>
       acknowledge((await this.#recorded(workflowId, keyed, call)).state);
@@ -152,6 +175,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     );
   }
 
+  /** Resolves when the execution is in the store. */
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     if (body.options?.background === true) throw invalid("options.background is for /execute, which does not stream");
     if (call.keyed === undefined) return liveEvents(this.#engine, await this.#recorded(workflowId, body, call), 0);
@@ -326,7 +350,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   /** Waits until the execution has settled. Throws when an unavailable store delays that. */
   #settled(execution: Execution, lost: Lost): Promise<void> {
-    return unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
+    return unlessLost(execution, execution.outcome(), lost);
   }
 
   async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {

@@ -1,6 +1,6 @@
 /**
- * `npm run test:tck -- FOLDER [arguments of pytest]`: the A2A project's own suite (repository a2aproject/a2a-tck, branch 1.0-dev), as it is
- * shipped, against a service with the agent that its `scenarios/` ask for. FOLDER is a checkout of it. `PYTHON` is an interpreter that has
+ * `npm run test:tck -- FOLDER [arguments of pytest]`: the A2A project's own suite (repository a2aproject/a2a-tck, branch 1.0-dev or 0.3.x), as
+ * it is shipped, against a service with the agent that its `scenarios/` ask for. FOLDER is a checkout of it. `PYTHON` is an interpreter that has
  * what its pyproject.toml names (pytest-html is not needed). Exits as pytest does.
  *
  * The suite says what the agent shall do by how a message's id begins, which no agent sees: so a proxy before the service notes it, and adds
@@ -9,13 +9,16 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { createServer } from "node:http";
+import { join } from "node:path";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { startService } from "../support/service.ts";
 
 const [folder, ...rest] = process.argv.slice(2);
 if (folder === undefined) throw new Error("usage: npm run test:tck -- FOLDER [arguments of pytest]");
 
+const isOld = existsSync(join(folder, "tests/mandatory"));
 const ends: (() => unknown)[] = [];
 const context = { after: (end: () => unknown) => void ends.push(end) };
 
@@ -72,7 +75,7 @@ const proxy = createServer(async (request, response) => {
     signal: left.signal,
     method: request.method,
     headers: headers as [string, string][],
-    ...(chunks.length > 0 && { body: noted(Buffer.concat(chunks)) }),
+    ...(chunks.length > 0 && { body: isOld ? Buffer.concat(chunks) : noted(Buffer.concat(chunks)) }),
   });
   const type = answer.headers.get("content-type");
   const kept = [...answer.headers].filter(([name]) => /^(etag|cache-control|vary)$/.test(name));
@@ -126,11 +129,13 @@ const service = await startService(
   { plugins: [plugins] },
 );
 
-const child = spawn(
-  process.env.PYTHON ?? "python3",
-  ["-m", "pytest", "tests/compatibility/", `--sut-host=${publicUrl}`, "--tb=short", "-q", ...rest],
-  { cwd: folder, stdio: "inherit" },
-);
+const suite = isOld
+  ? ["tests/mandatory", "tests/optional", `--sut-url=${publicUrl}/a2a/tck`, "--test-scope=all"]
+  : ["tests/compatibility/", `--sut-host=${publicUrl}`];
+const child = spawn(process.env.PYTHON ?? "python3", ["-m", "pytest", ...suite, "--tb=short", "-q", ...rest], {
+  cwd: folder,
+  stdio: "inherit",
+});
 const [code] = await once(child, "exit");
 proxy.close();
 for (const end of ends) await end();

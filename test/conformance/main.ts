@@ -3,18 +3,18 @@
  * foreign servers, in the revisions that it knows. It is fetched from the npm registry, with a Node.js that it runs on, and kept in
  * node_modules/.cache. Exits with 1 when something fails that is not judged below.
  */
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join, resolve } from "node:path";
+import { dirname, join } from "node:path";
+import { fetchPackages, newNode } from "../support/fetched.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { reload } from "../support/reload.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { PLUGINS, TOOLS } from "./tools.ts";
 
 const SUITE = "0.2.0-alpha.12";
-const NODE = "24.9.0";
 const REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"];
 
 /** Without those of `auth/`: foreign servers get the headers of the manifest, or the token of a user, and nobody is here for OAuth in a browser. */
@@ -55,20 +55,9 @@ const JUDGED: [RegExp, string][] = [
   [/^sse-retry /, "a call whose stream breaks is not sent again: it may have had its effect"],
 ];
 
-/** A package of the registry in a folder of its own. */
-function fetchPackage(name: string, version: string): string {
-  const folder = resolve(`node_modules/.cache/${name.replace(/.*\//, "")}-${version}`);
-  if (!existsSync(join(folder, "node_modules", name, "package.json"))) {
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, "package.json"), JSON.stringify({ private: true, allowScripts: { node: true } }));
-    execFileSync("npm", ["install", "--no-save", `${name}@${version}`], { cwd: folder, stdio: "inherit" });
-  }
-  return join(folder, "node_modules", name);
-}
-
-const node =
-  Number(process.versions.node.split(".")[0]) >= 22 ? process.execPath : join(fetchPackage("node", NODE), "bin/node");
-const suite = join(fetchPackage("@modelcontextprotocol/conformance", SUITE), "dist/index.js");
+const node = newNode();
+const modules = fetchPackages(`conformance-${SUITE}`, `@modelcontextprotocol/conformance@${SUITE}`);
+const suite = join(modules, "@modelcontextprotocol/conformance/dist/index.js");
 
 interface Check {
   status: "SUCCESS" | "FAILURE" | "WARNING" | "SKIPPED" | "INFO";

@@ -62,7 +62,7 @@ function checker(document: Loose) {
 
 const filled = (path: string) => path.replace(/\{[^}]+\}/g, "nobody-has-this-id");
 
-test("GET /doc: what every operation answers to bodies of another type, malformed and too large ones, and to unknown ids is described", async (t) => {
+test("GET /doc: what every operation answers to bodies of another type, malformed and too large ones, to unknown ids, and at /mcp to an Accept without its types is described", async (t) => {
   const server = { limits: { body: BODY_LIMIT } };
   const mcp = { servers: { main: { agents: ["assistant"] } } };
   const service = await startService(t, manifestWith({}, { server, mcp, auth: { mode: "none" } }));
@@ -73,10 +73,10 @@ test("GET /doc: what every operation answers to bodies of another type, malforme
   const found: string[] = [];
   for (const operation of operations) {
     const { method, path, takesBody } = operation;
-    const send = (to: string, body?: string, type = "application/json") =>
+    const send = (to: string, body?: string, type = "application/json", more: Record<string, string> = {}) =>
       fetch(service.url + to, {
         method: method.toUpperCase(),
-        headers: { "content-type": type },
+        headers: { "content-type": type, ...more },
         ...(body && { body }),
       });
     if (takesBody) {
@@ -93,10 +93,17 @@ test("GET /doc: what every operation answers to bodies of another type, malforme
     const isDone = method !== "get" && !path.includes("{");
     if (isDone || path.startsWith("/updates")) continue;
     found.push(...(await problems(operation, "an unknown id", await send(filled(path), takesBody ? "{}" : undefined))));
-    if (path.startsWith("/mcp/{serverId}/mcp"))
-      found.push(
-        ...(await problems(operation, "a known server", await send(filled(known(path)), takesBody ? "{}" : undefined))),
-      );
+    if (path.startsWith("/mcp/{serverId}/mcp")) {
+      const to = filled(known(path));
+      found.push(...(await problems(operation, "a known server", await send(to, takesBody ? "{}" : undefined))));
+      if (!takesBody) continue;
+      for (const message of [{ method: "tools/list" }, { method: "subscriptions/listen", params: {} }]) {
+        const body = JSON.stringify({ jsonrpc: "2.0", id: 1, ...message });
+        const reply = await send(to, body, "application/json", { accept: "text/html" });
+        assert.equal(reply.status, 406, message.method);
+        found.push(...(await problems(operation, `${message.method} for text/html`, reply)));
+      }
+    }
   }
   assert.deepEqual(found, []);
 });

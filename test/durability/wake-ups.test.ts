@@ -22,6 +22,7 @@ after(() => server?.close());
 /** Longer than the test runs. */
 const NEVER_MS = 600_000;
 const TIMES = { heartbeatInterval: 1_000, leaseTimeout: NEVER_MS, stopRequestInterval: NEVER_MS };
+const NO_POLLS = { first: NEVER_MS, longest: NEVER_MS };
 
 const PROBE = readFileSync(join(FIXTURES, "steps/probe.mjs"), "utf8");
 const MANIFEST = {
@@ -68,7 +69,7 @@ test("POST .../cancel and .../suspend of an execution that another process runs 
       other.store,
       await found(other.store, kind),
       { kind, reason: "enough" },
-      NEVER_MS,
+      NO_POLLS,
     );
     const { status } = await soon(stopping, `the answer to ${kind}`);
     assert.equal(status, kind === "cancel" ? "cancelled" : "suspended");

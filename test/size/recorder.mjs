@@ -2,8 +2,9 @@
 // It is also the loader that writes these calls into the sources as they are imported.
 import { register } from "node:module";
 import { isMainThread } from "node:worker_threads";
-import ts from "typescript";
 
+/** In the thread of the loader alone: it takes a thread half a second. */
+const { default: ts } = isMainThread ? {} : await import("typescript");
 const CORE = new URL("../../core/", import.meta.url).href;
 
 if (isMainThread && globalThis.entered === undefined) {

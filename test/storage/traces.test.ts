@@ -18,8 +18,7 @@ import { segmentDataKey, segmentKey, TRACE_COUNTERS } from "../../core/storage/k
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import { createTraceRetention, openTraces } from "../../core/traces/open.ts";
-import type { Traces } from "../../core/traces/traces.ts";
+import { createTraceRetention, openTraces, type Traces } from "../../core/traces/open.ts";
 import { ENGINES } from "../support/executions.ts";
 import { silent } from "../support/providers.ts";
 import { FLOW, HandTrace, now, record, spanIdAt, traceIdAt } from "../support/spans.ts";

@@ -2,14 +2,13 @@
 import { readFileSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { pino } from "pino";
-import type { Agent } from "../../core/agents/agent.ts";
 import { compileAgents } from "../../core/agents/compile.ts";
+import type { Agent } from "../../core/agents/endpoints.ts";
 import type { RunCall } from "../../core/agents/run/caller.ts";
 import { EVERYTHING, NOBODY, type User } from "../../core/identity/principal.ts";
 import type { EventProducer, EventSink } from "../../core/lib/event-sink.ts";
 import { Serialized } from "../../core/lib/serialized.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
-import { createMemories } from "../../core/memory/memories.ts";
 import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
 import { createModels } from "../../core/models/models.ts";
 import { createHost } from "../../core/registry/host.ts";
@@ -18,6 +17,7 @@ import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { compileTools } from "../../core/tools/compile.ts";
 import type { HistoryPage } from "../../generated/types.ts";
+import { createMemories } from "./memories.ts";
 import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
 
 export const silent = pino({ level: "silent" });

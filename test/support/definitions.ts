@@ -6,7 +6,6 @@ import { NOBODY } from "../../core/identity/principal.ts";
 import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { formatIssue } from "../../core/manifest/manifest.ts";
-import { createMemories } from "../../core/memory/memories.ts";
 import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
 import { createModels } from "../../core/models/models.ts";
 import { createHost } from "../../core/registry/host.ts";
@@ -23,6 +22,7 @@ import {
 } from "../../core/workflows/definition/definition.ts";
 import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/open.ts";
 import { silent } from "./agents.ts";
+import { createMemories } from "./memories.ts";
 import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
 
 export interface DefinitionOptions {

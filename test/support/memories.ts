@@ -1,15 +1,21 @@
 /** Memories over a store, without a service around them. */
 import assert from "node:assert/strict";
-import { EVERYTHING, type Principal } from "../../core/identity/principal.ts";
+import { EVERYTHING, isIsolated, type Principal } from "../../core/identity/principal.ts";
 import { type ErrorKind, ServiceError } from "../../core/lib/errors.ts";
 import type { Serialized } from "../../core/lib/serialized.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
-import { createMemories, type MemoriesOptions } from "../../core/memory/memories.ts";
-import type { Memory, MemoryAccess, MessageQuery } from "../../core/memory/memory.ts";
+import type { Manifest } from "../../core/manifest/manifest.ts";
+import { type MemoriesOptions, openDomain } from "../../core/memory/memories.ts";
+import type { MessageQuery } from "../../core/memory/memory.ts";
+import type { Memory, MemoryAccess } from "../../core/memory/scoped.ts";
 import { encodeNumber, encodeShortText, encodeText } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import type { Conversation, ConversationList, Message } from "../../generated/types.ts";
+
+/** The memories of a manifest over one store. */
+export const createMemories = (manifest: Manifest, store: Store, options: MemoriesOptions = {}) =>
+  openDomain(store, { isolated: isIsolated(manifest), ...options }).memories(manifest);
 
 interface OpenOptions extends MemoriesOptions {
   /** The `memory` section of the manifest. */

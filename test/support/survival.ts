@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import type { Store } from "../../core/storage/store.ts";
 import { findExecution, loadExecution } from "../../core/workflows/journal/load.ts";
-import type { WorkflowAccess } from "../../core/workflows/workflows.ts";
+import type { WorkflowAccess } from "../../core/workflows/scoped.ts";
 import { collectEvents } from "./event-sink.ts";
 import { CALL, type CutStore, cutStore, type Process } from "./workflow-process.ts";
 

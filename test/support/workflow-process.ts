@@ -7,7 +7,7 @@ import { type ServiceError, unavailable } from "../../core/lib/errors.ts";
 import type { Membership } from "../../core/storage/membership.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import { openWorkflows, type ProcessTimes } from "../../core/workflows/open.ts";
-import type { WorkflowAccess } from "../../core/workflows/workflows.ts";
+import type { WorkflowAccess } from "../../core/workflows/scoped.ts";
 import { silent } from "./agents.ts";
 import { type DefinitionOptions, linked } from "./definitions.ts";
 

@@ -4,7 +4,7 @@ import type { WorkingMemoryManifest } from "../../../generated/types.ts";
 import { ANONYMOUS, actingUser, EVERYTHING, type Principal } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
-import type { Memory } from "../../memory/memory.ts";
+import type { Memory } from "../../memory/scoped.ts";
 import type { Models } from "../../models/models.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { RunRecord } from "../run/journal.ts";
@@ -151,7 +151,7 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
       const place = { memory: memory.name, conversation: conversationId, user: userId };
       // A run that goes on where it was neither fails because others have begun since, nor does it cancel them.
-      const isPatient = isDelegated || record?.isRepeated === true;
+      const isPatient = isDelegated || record?.journal.isRepeated === true;
       const ticket = { ...place, mode: memory.settings.turns, runId, isDelegated: isPatient, record, call };
       return new Turn({
         queue,

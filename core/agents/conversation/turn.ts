@@ -6,7 +6,8 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { messageOf } from "../../lib/errors.ts";
 import { jsonBytes } from "../../lib/size.ts";
-import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../../memory/memory.ts";
+import type { Discarded, NewMessage, TurnPlace } from "../../memory/memory.ts";
+import type { Memory, MemoryAccess } from "../../memory/scoped.ts";
 import { MEMORY_SPANS, memoryAttributes, type Span, spanned } from "../../observability/span.ts";
 import { isStoreUnavailable, whileAway } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
@@ -214,7 +215,7 @@ export class Turn {
 
   /** Whether the run began before a crash. */
   get #isRepeated(): boolean {
-    return this.#options.record?.isRepeated === true;
+    return this.#options.record?.journal.isRepeated === true;
   }
 
   /** Messages that an earlier try of the run may have stored. */

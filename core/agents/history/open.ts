@@ -29,33 +29,11 @@ import {
   runTotal,
 } from "./history.ts";
 
-/*  * The history of all agents in the store. Runs do not wait for it: those that end are written together a moment later, and a
-   run that takes long gets a row while it runs. Such a row has a lease that heartbeats renew, so that another process can
-   tell that the run has died with its process.
+/*
+ * The history of all agents in the store. Runs do not wait for it: those that end are written together a moment later, and a
+ * run that takes long gets a row while it runs. Such a row has a lease that heartbeats renew, so that another process can
+ * tell that the run has died with its process.
  */
-
-/** Says when the next heartbeat of leases is due that are written together with other rows. */
-class HeartbeatTimer {
-  readonly #interval: number;
-  #last = Number.NEGATIVE_INFINITY;
-
-  /** @param interval milliseconds between two heartbeats */
-  constructor(interval: number) {
-    this.#interval = interval;
-  }
-
-  /** Counts from now: there is nothing to keep alive, or it has just been written. */
-  restart(): void {
-    this.#last = performance.now();
-  }
-
-  /** Whether the interval is over. If so, the next one begins. */
-  isDue(): boolean {
-    if (performance.now() - this.#last < this.#interval) return false;
-    this.restart();
-    return true;
-  }
-}
 
 // Background work on the stored history: closes runs of dead processes, and deletes runs that are too old.
 
@@ -206,7 +184,8 @@ export class StoredHistories implements AgentHistories {
   readonly #isolated: boolean;
   readonly #membership: Membership | null;
   readonly #maintenance: HistoryMaintenance;
-  readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
+  /** When the leases of runs with a row were renewed, by `performance.now()`. */
+  #renewed = Number.NEGATIVE_INFINITY;
   /** Agent ids of unfinished runs, oldest first: this map has those without a row, the next one those with a row. */
   readonly #withoutRow = new Map<HistoryRun, string>();
   readonly #withRow = new Map<HistoryRun, string>();
@@ -368,7 +347,8 @@ export class StoredHistories implements AgentHistories {
       this.#addFirstRow(agentId, run, put, totals);
       begun.push([run, agentId]);
     }
-    if (this.#heartbeats.isDue()) {
+    if (performance.now() - this.#renewed >= HEARTBEAT_INTERVAL_MS) {
+      this.#renewed = performance.now();
       for (const [run, agentId] of this.#withRow) {
         put.push([
           openRunKey(run.id),

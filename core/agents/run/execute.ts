@@ -190,7 +190,7 @@ export async function execute(
       throw error;
     }
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
-    if (record?.isInterrupted !== true) {
+    if (record?.journal.isInterrupted !== true) {
       if (record !== null) await withdrawAsked(agent, outcome, status === "cancelled" ? status : "ended");
       agent.runs?.count(status);
       if (turn !== null) await turn.abandon(status);
@@ -207,13 +207,13 @@ export async function execute(
 
 /** Its line in the log, and the end of its trace. What another process goes on with has not failed. */
 function endFailed(plan: RunPlan, outcome: RunResult, error: unknown, status: "cancelled" | "error"): void {
-  const isInterrupted = plan.record?.isInterrupted === true;
+  const isInterrupted = plan.record?.journal.isInterrupted === true;
   if (status === "error" && !isInterrupted) logFailedRun(plan.call.logger, error, plan.id);
   if (plan.span !== null) endRunSpan(plan.span, outcome, isInterrupted ? "interrupted" : status, error);
 }
 
 function beginEntry({ history }: CompiledAgent, { plan, input }: PreparedRun): HistoryRun {
-  return history.begin(plan.id, input, plan.settings.memory, plan.span?.traceId, plan.record?.begunAt);
+  return history.begin(plan.id, input, plan.settings.memory, plan.span?.traceId, plan.record?.journal.begunAt);
 }
 
 /** Withdraws what the user has left open with a further message. Calls that will not run are called so from then on. */
@@ -225,7 +225,7 @@ function supersede({ inbox }: CompiledAgent, { plan, input }: PreparedRun): Prom
   return (async () => {
     const ids = left.map(({ approvalId }) => approvalId);
     // What stands there after a crash may be of those that have begun since. Whose client cannot answer says nothing else instead.
-    const isInstead = record?.isRepeated !== true && (plan.clientApproves || !plan.clientRunsTools);
+    const isInstead = record?.journal.isRepeated !== true && (plan.clientApproves || !plan.clientRunsTools);
     if (isInstead) await inbox!.supersede(ids, call.agentId, userId);
     const endings = await inbox!.endings(ids, userId);
     if (endings.size === 0) return;
@@ -263,7 +263,7 @@ async function completePrompt(agent: CompiledAgent, prepared: PreparedRun, outco
     const wait = turn.begin();
     if (wait !== undefined) await wait;
     // Once the model has answered it is stored, and tools may have changed it since.
-    const isStored = plan.record?.answer(1) !== undefined;
+    const isStored = plan.record?.answers.get(1) !== undefined;
     if (workingMemory !== undefined && turn.writable && !isStored) await storeEdited(turn, workingMemory);
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {

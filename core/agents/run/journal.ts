@@ -142,13 +142,15 @@ export const runIdFrom = (key: string): string => createHash("sha256").update(ke
 
 /** The journal of one run, as its loop uses it. */
 export class RunRecord {
-  readonly #journal: RunJournal;
-  readonly #answers = new Map<number, RecordedAnswer>();
+  readonly journal: RunJournal;
+  /** By the number of the step. */
+  readonly answers = new Map<number, RecordedAnswer>();
   readonly #begun = new Set<number>();
   readonly #asked = new Set<string>();
   /** Ids of questions by those of their calls. */
-  readonly #questions = new Map<string, string>();
-  readonly #results = new Map<string, ToolAnswer>();
+  readonly questions = new Map<string, string>();
+  /** By the ids of their calls. */
+  readonly results = new Map<string, ToolAnswer>();
   /** What was read for the instructions when the run first began; null where that is not on record. */
   readonly texts: readonly string[] | null;
   /** The first step is known by the parts themselves, where nothing comes before it. */
@@ -158,7 +160,7 @@ export class RunRecord {
 
   /** @param resumes whether the run begins with calls of an earlier answer, before its first step */
   constructor(journal: RunJournal, resumes: boolean) {
-    this.#journal = journal;
+    this.journal = journal;
     this.#firstToNote = resumes ? 1 : 2;
     let texts: readonly string[] | null = null;
     let isTold = journal.hasStreamed;
@@ -169,66 +171,28 @@ export class RunRecord {
       }
       isTold = true;
       if (entry[0] === "begun") this.#begun.add(entry[1]);
-      else if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
+      else if (entry[0] === "step") this.answers.set(entry[1], entry[2]);
       else if (entry[0] === "asked") {
         this.#asked.add(entry[1]);
-        if (entry[2] !== undefined) this.#questions.set(entry[2], entry[1]);
-      } else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
+        if (entry[2] !== undefined) this.questions.set(entry[2], entry[1]);
+      } else if (entry[0] === "result") this.results.set(entry[2].toolCallId, entry[2]);
     }
     if (journal.hasStreamed && !resumes) this.#begun.add(1);
     this.texts = texts;
     this.#muted = isTold;
   }
 
-  get isRepeated(): boolean {
-    return this.#journal.isRepeated;
-  }
-
-  get isInterrupted(): boolean {
-    return this.#journal.isInterrupted;
-  }
-
-  get begunAt(): number {
-    return this.#journal.begunAt;
-  }
-
-  get since(): number {
-    return this.#journal.since;
-  }
-
   get isKept(): boolean {
-    return this.#journal.isKept ?? true;
-  }
-
-  get waitsAt(): WaitingPlace | undefined {
-    return this.#journal.waitsAt;
-  }
-
-  /** To be awaited before a run has effects of which nothing was recorded right before. */
-  flush(): Promise<void> {
-    return this.#journal.flush();
+    return this.journal.isKept ?? true;
   }
 
   away(error: ServiceError): void {
-    this.#journal.away?.(error);
+    this.journal.away?.(error);
   }
 
   /** As `RunJournal.end`. */
   async end(last: AgentPart, store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
-    return (await this.#journal.end?.(last, store)) ?? false;
-  }
-
-  answer(step: number): RecordedAnswer | undefined {
-    return this.#answers.get(step);
-  }
-
-  result(toolCallId: string): ToolAnswer | undefined {
-    return this.#results.get(toolCallId);
-  }
-
-  /** The id of the question about a call. */
-  question(toolCallId: string): string | undefined {
-    return this.#questions.get(toolCallId);
+    return (await this.journal.end?.(last, store)) ?? false;
   }
 
   /** From here on the run does what was not done before. */
@@ -240,26 +204,26 @@ export class RunRecord {
   begin(step: number): boolean {
     this.goOn();
     if (this.#begun.has(step)) return true;
-    if (step >= this.#firstToNote) this.#journal.note(["begun", step]);
+    if (step >= this.#firstToNote) this.journal.note(["begun", step]);
     return false;
   }
 
   /** Nobody waits for it: where the process dies before it is on disk, the texts are read again. */
   recordTexts(texts: readonly string[]): void {
-    this.#journal.record(["texts", texts]).catch(() => {});
+    this.journal.record(["texts", texts]).catch(() => {});
   }
 
   recordAnswer(step: number, answer: RecordedAnswer): Promise<void> {
-    return this.#journal.record(["step", step, answer]);
+    return this.journal.record(["step", step, answer]);
   }
 
   recordResult(step: number, answer: ToolAnswer): Promise<void> {
-    return this.#journal.record(["result", step, answer]);
+    return this.journal.record(["result", step, answer]);
   }
 
   /** The journal of the sub-agent that a call delegates to. */
   inner(step: number, callId: string): RunJournal {
-    const journal = this.#journal;
+    const journal = this.journal;
     const recorded: RunEntry[] = [];
     for (const entry of journal.recorded)
       if (entry[0] === "inner" && entry[1] === step && entry[2] === callId) recorded.push(entry[3]);
@@ -300,7 +264,7 @@ export class RunRecord {
     if (part.type !== "tool-approval-request" || part.subAgentId !== undefined) return false;
     if (this.#asked.has(part.approvalId)) return true;
     this.#asked.add(part.approvalId);
-    this.#journal.note(["asked", part.approvalId, part.toolCallId]);
+    this.journal.note(["asked", part.approvalId, part.toolCallId]);
     return false;
   }
 }

@@ -36,7 +36,7 @@ interface Run {
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const isResumed = plan.awaited.length > 0;
   const { record } = plan;
-  if (record !== null && (isResumed || record.isRepeated)) await record.flush();
+  if (record !== null && (isResumed || record.journal.isRepeated)) await record.journal.flush();
   if (isResumed) begin(sink);
   if ((isResumed && (await runAwaitedCalls(plan, sink, outcome))) || isLeft(plan, isResumed)) {
     if (!isResumed) begin(sink);
@@ -110,7 +110,7 @@ async function finish({ turn, record }: RunPlan, sink: PartSink, outcome: RunRes
 /** @param count its number, from 1 */
 async function runStep(run: Run, count: number) {
   const { plan, sink, outcome } = run;
-  const recorded = plan.record?.answer(count);
+  const recorded = plan.record?.answers.get(count);
   const { step, model } = recorded === undefined ? await askModel(run, count) : await readAgain(run, count, recorded);
   const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
   if (step.kept !== null && own.length > 0) {
@@ -119,7 +119,7 @@ async function runStep(run: Run, count: number) {
   }
   let answers: ToolContent = [];
   if (own.length > 0) {
-    const words = plan.record?.answer(-count);
+    const words = plan.record?.answers.get(-count);
     if (words !== undefined) await endWords(run, await readAgain(run, -count, words));
     try {
       answers = await runToolCalls(plan, count, own, sink, outcome, () => finishStep(run, step, own.length, model));
@@ -142,7 +142,7 @@ async function runStep(run: Run, count: number) {
 async function beforeRest(run: Run, count: number, step: ModelStep, told: ToolContent | null): Promise<void> {
   const { plan, options, outcome } = run;
   outcome.finishReason = "tool-calls";
-  if (told === null || !plan.clientRunsTools || plan.record!.isRepeated) return;
+  if (told === null || !plan.clientRunsTools || plan.record!.journal.isRepeated) return;
   plan.call.nameApproval(outcome.approvals[0]!.approvalId);
   extendPrompt(options, step, told);
   if (options.tools !== undefined) options.toolChoice = { type: "none" };

@@ -40,7 +40,7 @@ export async function runToolCalls(
   const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
   const { record } = plan;
   // What the request itself brought back to be run is the client's to bring again.
-  const waits = step > 0 && record?.waitsAt !== undefined;
+  const waits = step > 0 && record?.journal.waitsAt !== undefined;
   let open = calls.length;
   let isShown = false;
   const tell = {
@@ -62,11 +62,11 @@ export async function runToolCalls(
     known = new Map();
     for (const [index, call] of calls.entries()) {
       const { toolCallId, toolName, input } = call.part;
-      const approvalId = record.question(toolCallId);
+      const approvalId = record.questions.get(toolCallId);
       // For the turn: readers were told.
       if (approvalId !== undefined)
         sink.part({ type: "tool-approval-request", approvalId, toolCallId, toolName, input });
-      const part = record.result(toolCallId);
+      const part = record.results.get(toolCallId);
       if (part === undefined) continue;
       known.set(call, answerTo(part, outputOf(part)));
       if (part.type === "tool-result") results[index] = part;
@@ -248,11 +248,11 @@ function approvalClaim({ plan, step }: StepCall, toolCallId: string, brings: Cal
     agentId,
     toolCallId,
     record,
-    since: record.since,
-    isRepeated: record.answer(step) !== undefined,
+    since: record.journal.since,
+    isRepeated: record.answers.get(step) !== undefined,
   };
-  if (brings !== undefined || record.waitsAt === undefined) return { kind: "chat", userId, ...own };
-  return { kind: "step", userId: userId ?? "", ...record.waitsAt, ...own };
+  if (brings !== undefined || record.journal.waitsAt === undefined) return { kind: "chat", userId, ...own };
+  return { kind: "step", userId: userId ?? "", ...record.journal.waitsAt, ...own };
 }
 
 function unknownToolMessage(plan: RunPlan, name: string): string {

@@ -13,7 +13,7 @@ import {
 import { invalid, unlessNotFound } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
-import type { Memory } from "../../memory/memory.ts";
+import type { Memory } from "../../memory/scoped.ts";
 import { threadsOf } from "../../memory/threads.ts";
 import { del, get, patch, post } from "./row.ts";
 

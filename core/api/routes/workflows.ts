@@ -4,7 +4,7 @@ import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { executionIdParam, executionQuery, parseEventCursor } from "../../workflows/begin.ts";
-import type { WorkflowAccess } from "../../workflows/workflows.ts";
+import type { WorkflowAccess } from "../../workflows/scoped.ts";
 import { STREAM_FAILURE } from "./agents.ts";
 import { get, manage, post } from "./row.ts";
 

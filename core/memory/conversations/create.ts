@@ -22,7 +22,7 @@ import { allRows } from "../../storage/ranges.ts";
 import { withFreeNumber } from "../../storage/sequence.ts";
 import { findIdPlaces, isShared, isVolatile } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
-import type { MemoryAccess, NewConversation } from "../memory.ts";
+import type { CloneOptions, NewConversation } from "../memory.ts";
 import { dropSummaryOf, findMessages, removeMessages, writeMessages } from "../messages/write.ts";
 import {
   addConversation,
@@ -238,8 +238,6 @@ export async function discardUnfinishedCopies(domain: Domain): Promise<void> {
 }
 
 // Copying a conversation. The copy becomes visible with its last commit.
-
-type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
 
 /**
  * Messages and characters per commit. A longer copy takes several commits, of which only the last one makes it visible. Others have their

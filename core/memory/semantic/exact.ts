@@ -5,7 +5,7 @@
  */
 import { CommitConflict } from "../../lib/errors.ts";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
-import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
+import type { VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import { encodeShortText as part } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import { type Commit, type Row, removeUnchanged, type Store } from "../../storage/store.ts";
@@ -203,24 +203,6 @@ export function createExactVectors(
   const cache = options.cache ?? createVectorCache();
   const tables = options.tables;
 
-  async function idle(): Promise<void> {
-    await tables?.idle();
-  }
-
-  function dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
-    for (const place of places) draft.delete.push(layout.vector(place), layout.wait(place));
-  }
-
-  function dropConversation(draft: Draft, owner: string, conversation: string): void {
-    draft.clear.push(layout.vectors(owner, conversation), layout.waiting(owner, conversation));
-  }
-
-  async function finish(finished: readonly FinishedRow[]): Promise<void> {
-    const results = await Promise.allSettled(finished.map((one) => finishOne(one)));
-    const failed = results.find((result) => result.status === "rejected");
-    if (failed !== undefined) throw failed.reason;
-  }
-
   async function finishOne({ key, revision, row }: FinishedRow): Promise<void> {
     const expect = [[key, revision] as const];
     try {
@@ -246,29 +228,40 @@ export function createExactVectors(
     cache.written(owner, cached, key, revision, row.vector);
   }
 
-  async function put(entries: readonly VectorEntry[]): Promise<void> {
-    await Promise.all(entries.map((entry) => write(entry, {})));
-  }
+  const dropConversation: VectorIndex["dropConversation"] = (draft, owner, conversation) => {
+    draft.clear.push(layout.vectors(owner, conversation), layout.waiting(owner, conversation));
+  };
 
-  async function remove(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
-    const draft = createDraft();
-    for (const { owner, conversation, message } of places) {
-      if (message === undefined) dropConversation(draft, owner, conversation);
-      else dropMessages(draft, [{ owner, conversation, message }]);
-    }
-    await store.commit(draft);
-  }
+  const dropMessages: VectorIndex["dropMessages"] = (draft, places) => {
+    for (const place of places) draft.delete.push(layout.vector(place), layout.wait(place));
+  };
 
-  async function clear(): Promise<void> {
-    await store.commit({ clear: [layout.vectors()] });
-    cache.forget(layout.vectors());
-  }
-
-  function search(query: VectorQuery): Promise<VectorHit[]> {
-    return searchVectors({ store, layout, cache, tables }, query);
-  }
-
-  return { idle, dropMessages, dropConversation, finish, put, delete: remove, clear, search };
+  return {
+    dropMessages,
+    dropConversation,
+    async finish(finished) {
+      const results = await Promise.allSettled(finished.map(finishOne));
+      const failed = results.find((result) => result.status === "rejected");
+      if (failed !== undefined) throw failed.reason;
+    },
+    async put(entries) {
+      await Promise.all(entries.map((entry) => write(entry, {})));
+    },
+    async delete(places) {
+      const draft = createDraft();
+      for (const { owner, conversation, message } of places) {
+        if (message === undefined) dropConversation(draft, owner, conversation);
+        else dropMessages(draft, [{ owner, conversation, message }]);
+      }
+      await store.commit(draft);
+    },
+    async clear() {
+      await store.commit({ clear: [layout.vectors()] });
+      cache.forget(layout.vectors());
+    },
+    search: (query) => searchVectors({ store, layout, cache, tables }, query),
+    idle: async () => tables?.idle(),
+  };
 }
 
 /*
@@ -282,55 +275,42 @@ export function createPluginVectors(
   state: IndexState,
   vectors: Vectors,
 ): VectorIndex {
-  function dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
-    for (const { owner, conversation, message } of places) {
-      const place = { owner, conversation, message };
-      draft.put.push([layout.wait(place), writeWaiting({ kind: "delete", ...place })]);
-    }
-  }
-
-  function dropConversation(draft: Draft, owner: string, conversation: string): void {
-    draft.clear.push(layout.waiting(owner, conversation));
-    const row = writeWaiting({ kind: "deleteConversation", owner, conversation });
-    draft.put.push([layout.waitingConversation(owner, conversation), row]);
-  }
-
-  /** Calls the plugin before the commit: after a crash in between it gets the same call again. */
-  async function finish(finished: readonly FinishedRow[]): Promise<void> {
-    // Another process may have rebuilt the index.
-    await state.refresh();
-    const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
-    if (entries.length > 0) await vectors.put(entries);
-    await Promise.all(finished.map((one) => removeUnchanged(store, one)));
-  }
-
-  async function put(entries: readonly VectorEntry[]): Promise<void> {
-    await vectors.put(entries);
-  }
-
-  async function clear(): Promise<void> {
-    await vectors.clear();
-  }
-
-  async function remove(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
-    await vectors.delete(places);
-  }
-
-  async function idle(): Promise<void> {}
-
-  async function search(query: VectorQuery): Promise<VectorHit[]> {
-    const { owner, conversation, limit, threshold } = query;
-    const hits = await vectors.search(query);
-    // The plugin is not trusted to keep owners apart.
-    return hits
-      .filter((hit) => owner === undefined || hit.owner === owner)
-      .filter((hit) => conversation === undefined || hit.conversation === conversation)
-      .filter(({ score }) => score >= threshold)
-      .sort((a, b) => b.score - a.score)
-      .slice(0, limit);
-  }
-
-  return { dropMessages, dropConversation, finish, put, clear, delete: remove, idle, search };
+  return {
+    dropMessages(draft, places) {
+      for (const { owner, conversation, message } of places) {
+        const place = { owner, conversation, message };
+        draft.put.push([layout.wait(place), writeWaiting({ kind: "delete", ...place })]);
+      }
+    },
+    dropConversation(draft, owner, conversation) {
+      draft.clear.push(layout.waiting(owner, conversation));
+      const row = writeWaiting({ kind: "deleteConversation", owner, conversation });
+      draft.put.push([layout.waitingConversation(owner, conversation), row]);
+    },
+    /** Calls the plugin before the commit: after a crash in between it gets the same call again. */
+    async finish(finished) {
+      // Another process may have rebuilt the index.
+      await state.refresh();
+      const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
+      if (entries.length > 0) await vectors.put(entries);
+      await Promise.all(finished.map((one) => removeUnchanged(store, one)));
+    },
+    put: async (entries) => vectors.put(entries),
+    delete: async (places) => vectors.delete(places),
+    clear: async () => vectors.clear(),
+    async search(query) {
+      const { owner, conversation, limit, threshold } = query;
+      const hits = await vectors.search(query);
+      // The plugin is not trusted to keep owners apart.
+      return hits
+        .filter((hit) => owner === undefined || hit.owner === owner)
+        .filter((hit) => conversation === undefined || hit.conversation === conversation)
+        .filter(({ score }) => score >= threshold)
+        .sort((a, b) => b.score - a.score)
+        .slice(0, limit);
+    },
+    idle: async () => {},
+  };
 }
 
 // The interface of a place for vectors: the store, or a plugin.

@@ -20,25 +20,15 @@ import {
   type VectorIndex,
 } from "./exact.ts";
 import { normalize } from "./matrix.ts";
-import { createEmbeddingQueue, type EmbeddingQueue } from "./queue.ts";
-import { readVector, type VectorRow, writeWaiting } from "./rows.ts";
-import type {
-  Draft,
-  MessagePlace,
-  Reindexed,
-  SearchedMessage,
-  Semantic,
-  SemanticHit,
-  SemanticQuery,
-} from "./semantic.ts";
+import { createEmbeddingQueue, type EmbeddingQueue, embedEach, MAX_TEXT_CHARACTERS } from "./queue.ts";
+import { readVector, writeWaiting } from "./rows.ts";
+import type { Reindexed, SearchedMessage, Semantic } from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
 import { storedMessages } from "./stored-messages.ts";
 import { createVectorCache, type VectorCache } from "./vector-cache.ts";
 
 // The semantic index of one memory: saved texts wait in a queue to be embedded, searches are compared with the stored vectors.
 
-/** Only this much of a message, and of a query, is embedded. */
-const MAX_TEXT_CHARACTERS = 8_000;
 /** How long a search waits for texts that were saved just before. */
 const MAX_WAIT_MS = 2_000;
 /** Rounding of 32-bit numbers: the similarity of a vector to itself may differ from 1 by this much. */
@@ -55,42 +45,10 @@ interface IndexParts {
 }
 
 function createSemanticIndex(parts: IndexParts): Omit<Semantic, "rebuild"> {
-  function saved(draft: Draft, place: MessagePlace, text: string): void {
-    const { index, layout } = parts;
-    const { owner, conversation, message } = place;
-    if (text.trim() === "") {
-      index.dropMessages(draft, [place]);
-      return;
-    }
-    const row = writeWaiting({ kind: "embed", owner, conversation, message, text: text.slice(0, MAX_TEXT_CHARACTERS) });
-    draft.put.push([layout.wait(place), row]);
-  }
-
-  function deleted(draft: Draft, places: readonly MessagePlace[]): void {
-    if (places.length > 0) parts.index.dropMessages(draft, places);
-  }
-
-  function committed(): void {
-    parts.queue.wake();
-  }
-
-  async function search(query: SemanticQuery): Promise<SemanticHit[]> {
-    const { queue, layout, state, index } = parts;
-    const { owner, conversation, limit, threshold, signal } = query;
-    const [vector] = await Promise.all([embed(query.text, signal), state.refresh()]);
-    if (vector === null) return [];
-    // After the query was embedded: the time that a local encoder needs to load is not part of the wait.
-    await queue.waitFor(layout.waiting(owner, owner === undefined ? undefined : conversation), MAX_WAIT_MS);
-    const least = threshold - ROUNDING_ERROR;
-    const hits = await withErrors("search", signal, () =>
-      index.search({ vector, owner, conversation, limit, threshold: least, signal }),
-    );
-    return hits.map(({ score, ...place }) => ({ ...place, score: Math.min(1, score) }));
-  }
+  const { layout, state, embedding, index, queue, logger } = parts;
 
   /** Null when the vector is all zeros, and so similar to nothing. */
   async function embed(text: string, signal: AbortSignal | undefined): Promise<Float32Array | null> {
-    const { embedding } = parts;
     const [vector] = await withErrors("embed", signal, () =>
       embedding.embed([text.slice(0, MAX_TEXT_CHARACTERS)], signal),
     );
@@ -108,14 +66,43 @@ function createSemanticIndex(parts: IndexParts): Omit<Semantic, "rebuild"> {
       return await work();
     } catch (error) {
       if (error instanceof ServiceError || signal?.aborted) throw error;
-      parts.logger.warn({ err: error }, `semantic memory: ${step} failed: ${messageOf(error)}`);
+      logger.warn({ err: error }, `semantic memory: ${step} failed: ${messageOf(error)}`);
       if (error instanceof EmbeddingRefused) throw invalid("the embedding model refused the text that is searched for");
       throw unavailable(`semantic search is not available: ${FAILURE_MESSAGES[step]}`, 5);
     }
   }
 
-  const { embedding, index } = parts;
-  return { embedding, saved, deleted, conversationDeleted: index.dropConversation, committed, search };
+  return {
+    embedding,
+    saved(draft, place, text) {
+      const { owner, conversation, message } = place;
+      if (text.trim() === "") return index.dropMessages(draft, [place]);
+      const waiting = {
+        kind: "embed",
+        owner,
+        conversation,
+        message,
+        text: text.slice(0, MAX_TEXT_CHARACTERS),
+      } as const;
+      draft.put.push([layout.wait(place), writeWaiting(waiting)]);
+    },
+    deleted(draft, places) {
+      if (places.length > 0) index.dropMessages(draft, places);
+    },
+    conversationDeleted: index.dropConversation,
+    committed: queue.wake,
+    async search({ text, owner, conversation, limit, threshold, signal }) {
+      const [vector] = await Promise.all([embed(text, signal), state.refresh()]);
+      if (vector === null) return [];
+      // After the query was embedded: the time that a local encoder needs to load is not part of the wait.
+      await queue.waitFor(layout.waiting(owner, owner === undefined ? undefined : conversation), MAX_WAIT_MS);
+      const least = threshold - ROUNDING_ERROR;
+      const hits = await withErrors("search", signal, () =>
+        index.search({ vector, owner, conversation, limit, threshold: least, signal }),
+      );
+      return hits.map(({ score, ...place }) => ({ ...place, score: Math.min(1, score) }));
+    },
+  };
 }
 
 interface SemanticSource extends EmbeddingSource {
@@ -315,7 +302,7 @@ export async function reindex(
   const done: Reindexed = { indexed: 0, refused: 0 };
   for await (const batch of batches(messages)) {
     const embedded = await embedEach(embedding, batch, host.signal);
-    const found = embedded.filter((entry) => entry !== null);
+    const found = embedded.filter((entry) => "vector" in entry);
     if (found.length > 0) {
       await state.setDimensions(found[0]!.vector.length);
       await index.put(found);
@@ -351,27 +338,4 @@ async function* batches(messages: AsyncIterable<SearchedMessage>): AsyncGenerato
     batch = [];
   }
   if (batch.length > 0) yield batch;
-}
-
-/** Null for texts that the model refuses. */
-async function embedEach(
-  embedding: NamedEmbedding,
-  batch: readonly SearchedMessage[],
-  signal: AbortSignal,
-): Promise<(VectorRow | null)[]> {
-  try {
-    const vectors = await embedding.embed(
-      batch.map(({ text }) => text.slice(0, MAX_TEXT_CHARACTERS)),
-      signal,
-    );
-    return batch.map(({ owner, conversation, message }, position) => {
-      return { owner, conversation, message, vector: normalize(vectors[position]!) };
-    });
-  } catch (error) {
-    if (!(error instanceof EmbeddingRefused)) throw error;
-    if (batch.length === 1) return [null];
-    const middle = batch.length >> 1;
-    const first = await embedEach(embedding, batch.slice(0, middle), signal);
-    return [...first, ...(await embedEach(embedding, batch.slice(middle), signal))];
-  }
 }

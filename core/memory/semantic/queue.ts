@@ -11,7 +11,8 @@ import type { Row, Store } from "../../storage/store.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
 import type { FinishedRow, IndexLayout, VectorIndex } from "./exact.ts";
 import { normalize } from "./matrix.ts";
-import { readWaiting, type Waiting } from "./rows.ts";
+import { readWaiting, type VectorRow, type Waiting } from "./rows.ts";
+import type { SearchedMessage } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 
 /** Rows of one round. */
@@ -160,44 +161,55 @@ export function createEmbeddingQueue(parts: QueueParts) {
       );
       await index.finish(deletions.map(({ key, revision }) => ({ key, revision })));
     }
-    const texts = items.filter(({ waiting }) => waiting.kind === "embed");
+    const texts = items.flatMap(({ key, revision, waiting }) =>
+      waiting.kind === "embed" ? [{ key, revision, waiting }] : [],
+    );
     if (texts.length > 0) await embed(texts);
   }
 
-  async function embed(items: readonly Item[]): Promise<void> {
-    const { embedding, state, index, signal } = parts;
-    let vectors: Float32Array[];
-    try {
-      vectors = await embedding.embed(
-        items.map(({ waiting }) => (waiting.kind === "embed" ? waiting.text : "")),
-        signal,
-      );
-    } catch (error) {
-      if (!(error instanceof EmbeddingRefused)) throw error;
-      return isolateRefused(items, error);
+  /** A text that the model refuses is skipped until the next start. */
+  async function embed(items: readonly (Omit<FinishedRow, "row"> & { waiting: SearchedMessage })[]): Promise<void> {
+    const { embedding, state, index, signal, logger } = parts;
+    const texts = items.map(({ waiting }) => waiting);
+    const finished: Required<FinishedRow>[] = [];
+    for (const [position, row] of (await embedEach(embedding, texts, signal)).entries()) {
+      const { key, revision } = items[position]!;
+      if (row instanceof EmbeddingRefused) {
+        if (refused.size >= MAX_REMEMBERED_REFUSALS) refused.clear();
+        refused.set(key, revision);
+        logger.error({ err: row, key }, `semantic memory: a message cannot be found: ${messageOf(row)}`);
+      } else finished.push({ key, revision, row });
     }
-    await state.setDimensions(vectors[0]!.length);
-    const finished = items.map(({ key, revision, waiting }, position): FinishedRow => {
-      if (waiting.kind !== "embed") throw new Error("only texts are embedded");
-      const { owner, conversation, message } = waiting;
-      return { key, revision, row: { owner, conversation, message, vector: normalize(vectors[position]!) } };
-    });
+    if (finished.length === 0) return;
+    await state.setDimensions(finished[0]!.row!.vector.length);
     await index.finish(finished);
   }
 
-  /** A single text may cause the refusal of the whole batch. Bisection finds it, and it is skipped until the next start. */
-  async function isolateRefused(items: readonly Item[], error: EmbeddingRefused): Promise<void> {
-    if (items.length > 1) {
-      const middle = items.length >> 1;
-      await embed(items.slice(0, middle));
-      await embed(items.slice(middle));
-      return;
-    }
-    const { key, revision } = items[0]!;
-    if (refused.size >= MAX_REMEMBERED_REFUSALS) refused.clear();
-    refused.set(key, revision);
-    parts.logger.error({ err: error, key }, `semantic memory: a message cannot be found: ${messageOf(error)}`);
-  }
-
   return { wake, drain, idle, waitFor };
+}
+
+/** Only this much of a message, and of a query, is embedded. */
+export const MAX_TEXT_CHARACTERS = 8_000;
+
+/** Their vectors, or why the model refuses a text. One may cause the refusal of the whole batch: bisection finds it. */
+export async function embedEach(
+  embedding: NamedEmbedding,
+  batch: readonly SearchedMessage[],
+  signal: AbortSignal,
+): Promise<(VectorRow | EmbeddingRefused)[]> {
+  try {
+    const vectors = await embedding.embed(
+      batch.map(({ text }) => text.slice(0, MAX_TEXT_CHARACTERS)),
+      signal,
+    );
+    return batch.map(({ owner, conversation, message }, position) => {
+      return { owner, conversation, message, vector: normalize(vectors[position]!) };
+    });
+  } catch (error) {
+    if (!(error instanceof EmbeddingRefused)) throw error;
+    if (batch.length === 1) return [error];
+    const middle = batch.length >> 1;
+    const first = await embedEach(embedding, batch.slice(0, middle), signal);
+    return [...first, ...(await embedEach(embedding, batch.slice(middle), signal))];
+  }
 }

@@ -33,7 +33,7 @@ export interface SearchedMessage extends MessagePlace {
   readonly text: string;
 }
 
-export interface SemanticQuery {
+interface SemanticQuery {
   readonly text: string;
   /** Undefined: everybody's messages, allowed only without isolation. */
   readonly owner?: string | undefined;
@@ -47,7 +47,7 @@ export interface SemanticQuery {
 }
 
 /** `score` is the cosine similarity. The message may have been deleted meanwhile, so that the caller must be ready to skip it. */
-export interface SemanticHit extends MessagePlace {
+interface SemanticHit extends MessagePlace {
   readonly score: number;
 }
 

@@ -46,9 +46,6 @@ import { resumeBeside, takesResume } from "../run/resume-beside.ts";
  * request that was carried out, so that it is carried out only once, whichever process dies in between.
  */
 
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 1_000;
-
 /** `open`: revision of the open row that the request refers to, as in a stop request. Missing data is left out. */
 type ResumeRequest = readonly [kind: "resume", token: string, open: number, path: StepPath, data?: unknown];
 
@@ -90,10 +87,9 @@ export async function resumeRemoteExecution(
   }
 }
 
-/** @param first pause between two looks, in milliseconds; each is twice the one before, up to a second */
-async function poll<T>(watch: Watch, id: string, look: Look<T>, first = FIRST_PAUSE_MS): Promise<T> {
+async function poll<T>(watch: Watch, id: string, look: Look<T>, { first, longest } = READ_PAUSES): Promise<T> {
   const end = performance.now() + GIVE_UP_AFTER_MS;
-  for (let pause = first; performance.now() < end; pause = Math.min(pause * 2, Math.max(first, LONGEST_PAUSE_MS))) {
+  for (let pause = first; performance.now() < end; pause = Math.min(pause * 2, longest)) {
     const seen = await look();
     if (seen !== null) return seen;
     await watch.wait(pause);
@@ -127,13 +123,8 @@ function asking(
     }
     if (row !== undefined && !isOwn && parseResume(row)[2] === openRow.revision) throw alreadyResumed(path);
     const about = ["resume", token, openRow.revision, path] as const;
-    const request: ResumeRequest = data === undefined ? about : [...about, data];
-    const expect: [string, number | null][] = [
-      [openRow.key, openRow.revision],
-      [key, row?.revision ?? null],
-    ];
-    if (await unlessConflict(store.commit({ put: [[key, JSON.stringify(request)]], expect }))) asked = openRow.revision;
-    store.wake?.(processKey(parseOpenRow(openRow.value).process));
+    if (await writeRequest(store, openRow, key, row, data === undefined ? about : [...about, data]))
+      asked = openRow.revision;
     return null;
   };
 }
@@ -211,10 +202,18 @@ export function followRemoteExecution(
 
 /** How long the steps of a cancelled execution may continue after their signal has aborted. */
 const CANCEL_GRACE_MS = 5_000;
+/** Pauses between two reads of the execution that is to stop. */
+const READ_PAUSES: ReadPauses = { first: 50, longest: 1_000 };
 const GIVE_UP_AFTER_MS = 600_000;
 const MAX_REQUESTS_PER_READ = 1_000;
 
 export type StopRequest = Pick<Stop, "reason"> & { readonly kind: "suspend" | "cancel" };
+
+/** Milliseconds; each pause is twice the one before. */
+interface ReadPauses {
+  readonly first: number;
+  readonly longest: number;
+}
 
 export const stopFromRequest = ({ kind, reason }: StopRequest): Stop => ({
   kind,
@@ -233,39 +232,40 @@ const parseRequest = (row: Row): StoredRequest => JSON.parse(row.value) as Store
 /**
  * Requests to stop an execution that another process runs. Resolves when it has settled, whichever process runs it by then.
  *
- * @param pause as in `poll`
  * @returns its state; "running" when it settled and was resumed before this process noticed
  */
 export async function stopRemoteExecution(
   store: Store,
-  { start: { number, id }, recordRow }: FoundExecution,
+  { start, recordRow }: FoundExecution,
   request: StopRequest,
-  pause?: number,
+  pauses?: ReadPauses,
 ): Promise<JournalState> {
-  const watch = new Watch(store, openExecutionKey(number));
+  const watch = new Watch(store, openExecutionKey(start.number));
   let asked: number | null = null;
   const look = async () => {
-    const found = await readExecution(store, number, id);
-    if (found === null) throw noExecution(id);
+    const found = await readExecution(store, start.number, start.id);
+    if (found === null) throw noExecution(start.id);
     const { openRow } = found;
     if (openRow === null || found.recordRow?.revision !== recordRow?.revision) {
       const loaded = await loadExecution(store, found);
-      if (loaded !== null && asked !== null) await withdrawRequest(store, number, asked).catch(() => {});
-      return loaded?.state ?? null;
+      if (loaded === null) return null;
+      if (asked !== null) await withdrawRequest(store, start.number, asked).catch(() => {});
+      return loaded.state;
     }
     // When another process has recovered the execution, the request refers to a row that no longer exists: write it again.
-    if (openRow.revision !== asked && (await writeRequest(store, openRow, number, request))) asked = openRow.revision;
+    else if (openRow.revision !== asked && (await askToStop(store, openRow, start.number, request)))
+      asked = openRow.revision;
     return null;
   };
   try {
-    return await poll(watch, id, look, pause);
+    return await poll(watch, start.id, look, pauses);
   } finally {
     watch.end();
   }
 }
 
-/** Writes the request. False when the execution, or an existing request for it, has changed meanwhile. */
-async function writeRequest(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
+/** False when the execution, or an existing request for it, has changed meanwhile. */
+async function askToStop(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
   const key = stopRequestKey(number);
   const known = await store.get(key);
   if (known !== undefined) {
@@ -273,12 +273,22 @@ async function writeRequest(store: Store, open: Row, number: number, { kind, rea
     // A request to suspend does not replace one to cancel.
     if (about === open.revision && (knownKind === "cancel" || knownKind === kind)) return true;
   }
-  const stored: StoredRequest = [kind, reason, open.revision];
+  return writeRequest(store, open, key, known, [kind, reason, open.revision]);
+}
+
+/** @param known the request in whose place it comes. @returns as `askToStop` */
+async function writeRequest(
+  store: Store,
+  open: Row,
+  key: string,
+  known: Row | undefined,
+  request: StoredRequest | ResumeRequest,
+): Promise<boolean> {
   const expect: [string, number | null][] = [
     [open.key, open.revision],
     [key, known?.revision ?? null],
   ];
-  const isWritten = await unlessConflict(store.commit({ put: [[key, JSON.stringify(stored)]], expect }));
+  const isWritten = await unlessConflict(store.commit({ put: [[key, JSON.stringify(request)]], expect }));
   store.wake?.(processKey(parseOpenRow(open.value).process));
   return isWritten;
 }

@@ -127,5 +127,5 @@ export class ExecutionLookup {
 /** Waits until the execution has settled. @throws ServiceError `unavailable` while that cannot be recorded */
 export async function waitForRest(execution: Execution): Promise<void> {
   // After a conflict, another process has recovered it.
-  await unlessConflict(Promise.race([execution.settled, execution.commitFailure()]));
+  await unlessConflict(execution.outcome());
 }

@@ -3,6 +3,7 @@
  * to the state at once and committed in groups. Readers of events see committed entries only. journal/entries.ts says what the store has
  * of a running execution, and of one that has settled because it has ended or is suspended.
  */
+import { Deferred } from "../../lib/abortable.ts";
 import { isObject } from "../../lib/is-object.ts";
 import { formatSize } from "../../lib/size.ts";
 import { isStoreUnavailable } from "../../storage/away.ts";
@@ -90,17 +91,11 @@ class RecordedSize {
 
 /** Notifies waiting readers of progress. */
 class ProgressSignal {
-  #next: { readonly promise: Promise<void>; readonly resolve: () => void } | null = null;
+  #next: Deferred | null = null;
 
   /** Resolves with the next `notify`. */
   wait(): Promise<void> {
-    if (this.#next === null) {
-      let resolve = () => {};
-      const promise = new Promise<void>((done) => {
-        resolve = done;
-      });
-      this.#next = { promise, resolve };
-    }
+    this.#next ??= new Deferred();
     return this.#next.promise;
   }
 
@@ -296,6 +291,11 @@ export class Execution {
     return this.#nextWrite;
   }
 
+  /** As `settled`, but rejects when the store cannot take a commit. The execution itself waits until the store is back. */
+  outcome(): Promise<void> {
+    return Promise.race([this.settled, this.#commits.failure()]);
+  }
+
   /** Resolves when more entries are on disk, when the execution settles, and when it is given up. */
   progress(): Promise<void> {
     return this.#progress.wait();
@@ -303,11 +303,6 @@ export class Execution {
 
   notifyReaders(): void {
     this.#progress.notify();
-  }
-
-  /** Rejects when the store cannot take a commit. The execution itself waits until the store is back. */
-  commitFailure(): Promise<never> {
-    return this.#commits.failure();
   }
 
   stop(stop: Stop): void {

@@ -1,5 +1,6 @@
 /** The work of an andAgent step: runs an agent. */
-import type { Agent, TaskBody } from "../../agents/agent.ts";
+import type { TaskBody } from "../../agents/agent.ts";
+import type { Agent } from "../../agents/endpoints.ts";
 import { type RunEntry, type RunJournal, RunWaits, runIdFrom } from "../../agents/run/journal.ts";
 import { type AgentPart, type PartSink, plainDelta } from "../../agents/run/parts.ts";
 import { unfinished } from "../../agents/run/usage.ts";

@@ -84,7 +84,7 @@ test("a run feeds tool input that is not JSON back to the model as an error", as
 test("an agent is working while a call runs, and idle after it", async (t) => {
   const agent = await assistant(t, {}, { provider: { chunks: 2, delay: "50ms" } });
   let changes = 0;
-  agent.onStatusChange(() => changes++);
+  agent.activity.onChange(() => changes++);
   assert.equal(agent.summary().status, "idle");
   const runs = [agent.generateText({ input: "a b" }, caller()), agent.generateText({ input: "a b" }, caller())];
   assert.equal(agent.summary().status, "working");

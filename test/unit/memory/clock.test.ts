@@ -1,7 +1,7 @@
 /** The order of messages does not depend on the clock: it may be set back, between two calls and between two processes. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { MemoryAccess } from "../../../core/memory/memory.ts";
+import type { MemoryAccess } from "../../../core/memory/scoped.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { checkConsistency, openMemories, pageOf, said, textOf } from "../../support/memories.ts";

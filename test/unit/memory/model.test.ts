@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ServiceError } from "../../../core/lib/errors.ts";
-import type { MemoryAccess } from "../../../core/memory/memory.ts";
+import type { MemoryAccess } from "../../../core/memory/scoped.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { checkConsistency, listed, openMemories, said, textsOf } from "../../support/memories.ts";
 

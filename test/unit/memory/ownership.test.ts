@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { MemoryAccess } from "../../../core/memory/memory.ts";
+import type { MemoryAccess } from "../../../core/memory/scoped.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { everyRow, listed, openMemories, pageOf, rejectsAs, said, textsOf, user } from "../../support/memories.ts";
 

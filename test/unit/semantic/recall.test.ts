@@ -6,8 +6,8 @@ import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { clusteredVector, createNumbers, nearestMessages, randomVector } from "../../support/vectors.ts";
 
 const LAYOUT = createLayout("default");
-const VECTORS = 4_000;
-const QUERIES = 40;
+const VECTORS = 2_000;
+const QUERIES = 20;
 const LIMIT = 10;
 /** Least share of the nearest ten that must be found. */
 const RECALL = 0.95;

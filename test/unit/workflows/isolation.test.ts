@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { EVERYTHING, NOBODY, type Principal } from "../../../core/identity/principal.ts";
-import type { WorkflowAccess, WorkflowCall } from "../../../core/workflows/workflows.ts";
+import type { WorkflowAccess } from "../../../core/workflows/scoped.ts";
+import type { WorkflowCall } from "../../../core/workflows/workflows.ts";
 import { silent } from "../../support/agents.ts";
 import { collectEvents } from "../../support/event-sink.ts";
 import { watchProbe } from "../../support/probe.ts";
