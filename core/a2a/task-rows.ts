@@ -105,9 +105,9 @@ export class TaskRows {
   }
 
   /** @param revision that its row must still have */
-  async remove({ agent, task, updatedAt }: TaskRecord, revision: number): Promise<void> {
-    const index = await this.store.get(taskIndex(agent) + taskEntry(updatedAt, task.id));
-    if (index?.revision === revision) await this.delete(agent, [index]);
+  remove(record: TaskRecord, revision: number): Promise<void> {
+    const [[key, value]] = this.#pointers(record) as [[string, string]];
+    return this.delete(record.agent, [{ key, value, revision }]);
   }
 
   /** @param found rows of the index of all tasks of an agent, none of which has changed since */

@@ -21,7 +21,7 @@ import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
 import { isStoreUnavailable } from "../storage/away.ts";
 import { digestOf, taskMessageKey } from "../storage/keys.ts";
-import { changeInTurn, isShared } from "../storage/store.ts";
+import { changeInTurn, isShared, unlessConflict } from "../storage/store.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/record.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
@@ -181,12 +181,10 @@ export class Tasks {
       const stored = await this.#create(record, fresh.push?.(id));
       if (typeof stored !== "number") return stored;
       if (run === undefined) return await this.#end(record, endingForError(refused, call));
-      try {
-        await run.kept.start();
-      } catch (error) {
-        if ((await this.#standing(record)) === undefined) await this.rows.remove(record, stored);
+      await run.kept.start().catch(async (error) => {
+        if ((await this.#standing(record)) === undefined) await unlessConflict(this.rows.remove(record, stored));
         throw error;
-      }
+      });
       return record;
     } catch (error) {
       // Whether it has begun is not known.
@@ -210,7 +208,13 @@ export class Tasks {
       // Another message had its id: it is found by what it says too.
       if (known !== undefined && known[1] !== content)
         return this.#create({ ...record, message: [taskMessageKey(digestOf([key, content])), content] }, push);
-      const earlier = known && (await this.rows.read(record.agent, known[0]));
+      // One that has not begun is written anew: it is not removed then where its run cannot begin, but begins later.
+      const stays = async (told: TaskRecord) => {
+        if (told.run === undefined || (await this.#standing(told)) !== undefined) return null;
+        this.#late.set(told.task.id, told.agent);
+        return told;
+      };
+      const earlier = known && (await this.#change(record.agent, known[0], isOpen, stays));
       if (earlier !== undefined) return earlier.record;
       if (isFull) this.#options.refused();
       throw isFull ? error : unavailable("the task could not begin: try again");
@@ -303,10 +307,13 @@ export class Tasks {
 
   /** Goes on with a task that says it works, where the process that was to tell what became of it is gone. */
   async takeUp(agentId: string, id: string): Promise<boolean> {
-    const record = (await this.follow(agentId, id))?.record;
+    const { record, revision } = (await this.follow(agentId, id)) ?? {};
     if (record === undefined || !isWorking(record.task)) return false;
     if (record.run === undefined) await this.#end(record, { state: "TASK_STATE_FAILED", reason: INTERRUPTED });
-    else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) await this.#beginAgain(record);
+    else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) {
+      // Written anew, so that a process which goes on does not remove it.
+      if (await unlessConflict(this.rows.change(record, record, revision!))) await this.#beginAgain(record);
+    }
     return true;
   }
 

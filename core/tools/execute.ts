@@ -229,6 +229,8 @@ async function runAdmitted(tool: Tool, input: unknown, origin: ToolOrigin, span:
     tool.meter?.calls.count("not approved");
     throw error;
   }
+  // The store may have taken long, or this process have stood still meanwhile.
+  await origin.call.confirm?.();
   return perform(tool, admitted, origin, span);
 }
 

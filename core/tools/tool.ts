@@ -160,6 +160,7 @@ export interface ToolOrigin {
     readonly user: User | null;
     readonly requestId: string;
     readonly trace?: SpanOrigin | undefined;
+    confirm?(): Promise<void> | undefined;
   };
   /** `context` of the request; an empty object when there is none. */
   readonly context: Record<string, unknown>;

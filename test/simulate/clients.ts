@@ -39,6 +39,8 @@ const SETTLED_MS = 20_000;
 const LATE_MS = 15_000;
 /** The last event of a run. */
 const LAST = /^\{"type":"(finish|abort|error)"/;
+/** The event of a stream that cannot go on. Without a number it is none of the run: its reader comes back for those. */
+const FAILED = /^\{"type":"error"/;
 const ENDED = new Set(["completed", "error", "cancelled"]);
 const CONSOLE = { "x-console-access-key": "the-key-of-the-console" };
 
@@ -166,6 +168,7 @@ class Client {
     let last = 0;
     for (;;) {
       let text = "";
+      let hasFailed = false;
       const onChunk = (chunk: Buffer) => {
         text += chunk.toString();
         for (let end = text.indexOf("\n\n"); end !== -1; end = text.indexOf("\n\n")) {
@@ -173,6 +176,8 @@ class Client {
           text = text.slice(end + 2);
           const id = /^id: (\d+)$/m.exec(block)?.[1];
           const data = /^data: (.*)$/m.exec(block)?.[1];
+          if (data !== undefined && FAILED.test(data)) hasFailed = true;
+          if (id === undefined && FAILED.test(data ?? "")) hasFailed = true;
           if (id === undefined || data === undefined) continue;
           const number = Number(id);
           this.require(number === last + 1, () => `${path}: event ${number} comes after ${last}: ${data}`);
@@ -187,10 +192,13 @@ class Client {
       const reply = await this.ask(path, { headers, onChunk, patience });
       const isFaulty = this.sim.wasFaulty(begun);
       if (!rests && reply?.status === 200)
-        this.require(isFaulty || LAST.test(events.get(last) ?? ""), () => `${path} is over after ${events.get(last)}`);
+        this.require(
+          isFaulty || hasFailed || LAST.test(events.get(last) ?? ""),
+          () => `${path} is over after ${events.get(last)}`,
+        );
       const ended = Math.max(begun, this.ended);
       this.require(isFaulty || world.now - ended < LATE_MS, () => `${path} goes on after what it tells has ended`);
-      if (hadEnded && reply?.status === 200) return events;
+      if (hadEnded && reply?.status === 200 && !hasFailed) return events;
       await this.pause(1_500);
     }
   }

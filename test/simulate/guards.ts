@@ -36,8 +36,8 @@ export const GUARDS: readonly Guard[] = [
     ...RECOVERY,
     title: "of two processes that take an execution up, one has it",
     shows: { clients: ["workflow"], faults: ["crash"] },
-    from: "put: [[key, taken]], expect: [[key, revision]] }",
-    to: "put: [[key, taken]] }",
+    from: "        expect: [[key, revision]],\n      }),",
+    to: "      }),",
   },
   {
     ...RECOVERY,
@@ -215,6 +215,13 @@ export const GUARDS: readonly Guard[] = [
     to: '  open: "use",\n',
   },
   {
+    file: "core/tools/execute.ts",
+    title: "a call that was approved begins in the process that has its run",
+    shows: { clients: ["run", "workflow", "task"], faults: ["freeze"] },
+    from: "  await origin.call.confirm?.();\n",
+    to: "",
+  },
+  {
     file: "core/approvals/approvals.ts",
     title: "a call that goes on by itself waits for a store that is away",
     shows: { clients: ["run", "talk"], faults: ["network", "cut"] },
@@ -246,8 +253,8 @@ export const GUARDS: readonly Guard[] = [
     ...STOPS,
     title: "a stop is asked for again when another process has taken the execution up",
     shows: { clients: ["cancel"], faults: ["freeze"] },
-    from: "else if (openRow.revision !== asked && (await",
-    to: "else if (asked === null && (await",
+    from: "if (openRow.revision !== asked && (await",
+    to: "if (asked === null && (await",
   },
   {
     ...STOPS,

@@ -58,6 +58,8 @@ export class SimulatedProcess {
   skew = 0;
   /** Set once it listens. */
   dispatch: Dispatch | null = null;
+  /** Called for each request that is open when it closes its connections. */
+  readonly open = new Set<() => void>();
   /** Calls of its store until it is killed, and whether the last of them still happens. */
   dies: { calls: number; happens: boolean } | null = null;
   /** Called when it is killed. */
@@ -98,6 +100,7 @@ export class SimulatedProcess {
     this.dispatch = null;
     this.dies = null;
     this.whenDead.clear();
+    this.open.clear();
     this.#held = null;
     this.isLeft = false;
     this.thaw = () => {};
@@ -149,6 +152,12 @@ export class SimulatedProcess {
     this.fault();
     this.database.forget(this);
     for (const hear of this.whenDead) hear();
+  }
+
+  /** It closes its connections, as a service does that stops, and takes no more of them. */
+  hangUp(): void {
+    this.dispatch = null;
+    for (const close of this.open) close();
   }
 
   /** @param milliseconds null: until another process has taken it for gone */

@@ -119,6 +119,58 @@ const FOUND: readonly Found[] = [
       { at: 9_933, kind: "client", does: "task", number: 19 },
     ],
   },
+  {
+    title: "a message of A2A that is sent again is told a task that stays, also where its run could not begin at first",
+    seed: 110_001,
+    actions: [
+      { at: 4_408, kind: "client", does: "task", number: 0 },
+      { at: 5_852, kind: "client", does: "task", number: 2 },
+      { at: 2_694, kind: "freeze", service: 2, milliseconds: null },
+      { at: 6_798, kind: "client", does: "task", number: 5 },
+      { at: 7_629, kind: "client", does: "task", number: 7 },
+      { at: 8_006, kind: "client", does: "task", number: 8 },
+      { at: 6_913, kind: "client", does: "task", number: 10 },
+      { at: 3_233, kind: "client", does: "task", number: 11 },
+      { at: 3_669, kind: "client", does: "task", number: 13 },
+      {
+        at: 1_218,
+        kind: "network",
+        network: { slow: 0.6, refused: 0.3, unanswered: 0.2, unheard: 1 },
+        milliseconds: 15_000,
+      },
+    ],
+  },
+  {
+    title:
+      "a call that was approved begins in the process that has its run, however long the store took for the approval",
+    seed: 122_332,
+    actions: [
+      { at: 7_526, kind: "freeze", service: 0, milliseconds: null },
+      { at: 1_045, kind: "reload", service: 2 },
+      { at: 4_304, kind: "client", does: "run", number: 7 },
+      { at: 658, kind: "client", does: "run", number: 8 },
+      { at: 1_610, kind: "client", does: "run", number: 12 },
+      { at: 3_968, kind: "cut", service: 1, milliseconds: 15_000 },
+      { at: 3_718, kind: "client", does: "run", number: 15 },
+      { at: 1_549, kind: "cut", service: 2, milliseconds: 4_000 },
+    ],
+  },
+  {
+    title: "an execution that another process takes up leaves no request to stop it behind",
+    seed: 125_481,
+    actions: [
+      { at: 2_169, kind: "crash", service: 2, calls: 5, happens: true, rest: 2_000 },
+      {
+        at: 9_640,
+        kind: "network",
+        network: { slow: 0.6, refused: 0, unanswered: 0.6, unheard: 0 },
+        milliseconds: 2_000,
+      },
+      { at: 8_273, kind: "stop", service: 0, rest: 100 },
+      { at: 3_357, kind: "freeze", service: 1, milliseconds: null },
+      { at: 1_758, kind: "client", does: "workflow", number: 17 },
+    ],
+  },
 ];
 
 const build = await buildService();

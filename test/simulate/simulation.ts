@@ -198,10 +198,15 @@ export class Simulation {
       const controller = new AbortController();
       const settle = (reply: InjectedReply | null) => {
         process.whenDead.delete(lost);
+        process.open.delete(closed);
         forget();
         resolve(reply);
       };
       const lost = () => settle(null);
+      const closed = () => {
+        controller.abort();
+        settle(null);
+      };
       const forget = this.world.after(patience, () => {
         process.after(0, () => controller.abort());
         settle(null);
@@ -214,7 +219,9 @@ export class Simulation {
         ...(onChunk && { onChunk: (chunk: Buffer) => process.isAlive && onChunk(chunk) }),
       };
       process.after(0, () => {
-        inject(process.dispatch!, request).then(
+        if (process.dispatch === null) return settle(null);
+        process.open.add(closed);
+        inject(process.dispatch, request).then(
           (reply) => process.isAlive && settle(reply),
           () => settle(null),
         );

@@ -2,7 +2,7 @@
 import { counted } from "../../lib/counted.ts";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { isStoreUnavailable } from "../../storage/away.ts";
-import { indexedExecution, journalKey, OPEN_EXECUTIONS } from "../../storage/keys.ts";
+import { indexedExecution, journalKey, OPEN_EXECUTIONS, stopRequestKey } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
@@ -131,7 +131,12 @@ async function claim({ store, environment }: Engine, found: FoundExecution): Pro
     const openRow = {
       key,
       value: taken,
-      revision: await store.commit({ put: [[key, taken]], expect: [[key, revision]] }),
+      // A request to stop it is one to the process before: whoever waits for that asks again.
+      revision: await store.commit({
+        put: [[key, taken]],
+        delete: [stopRequestKey(number)],
+        expect: [[key, revision]],
+      }),
     };
     // The previous process may have written entries after the read and before its commits began to fail.
     const isBehind = (await readJournal(store, number, lastJournalKey(number, read))).length > 0;

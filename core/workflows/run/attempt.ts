@@ -105,8 +105,13 @@ export class StepAttempt implements StepCall {
     return stop !== null && GOES_ON.has(stop.kind);
   }
 
+  /** After a pause of this process, another one may have the execution by now. */
   confirm(): Promise<void> | undefined {
-    return confirmLease(this.#execution, this.#lifetime);
+    const { lease } = this.#execution;
+    if (this.#lifetime.stopped === null && (lease === null || lease.isHeld())) return undefined;
+    const { signal } = this;
+    signal.throwIfAborted();
+    return lease?.confirm(signal).then(() => signal.throwIfAborted());
   }
 
   setState(change: Record<string, unknown>): void {
@@ -156,18 +161,6 @@ export class StepAttempt implements StepCall {
     this.#hasEnded = true;
     return this.#change;
   }
-}
-
-/**
- * Checks the lease: after a pause of this process, another one may have the execution by now. Undefined when it cannot.
- *
- * @throws GivenUp, also through the promise, when the work was stopped
- */
-function confirmLease({ lease }: Execution, lifetime: Lifetime): Promise<void> | undefined {
-  if (lifetime.stopped === null && (lease === null || lease.isHeld())) return undefined;
-  const { signal } = lifetime;
-  signal.throwIfAborted();
-  return lease?.confirm(signal).then(() => signal.throwIfAborted());
 }
 
 /** A copy of the value as the journal will store it. */

@@ -5,6 +5,6 @@ export const chooseTransport = async (): Promise<Transport> => ({
   name: "node",
   async listen(dispatch) {
     simulated.dispatch = dispatch;
-    return { port: 1, connections: 0, stop: () => {}, close: async () => {} };
+    return { port: 1, connections: 0, stop: () => {}, close: async () => simulated.hangUp() };
   },
 });
