@@ -127,7 +127,7 @@ const OF_PATHS: Record<string, string> = {
 /** A message with words of ours in the place of the system's, which name the path unless it is named before. */
 export const inPlainWords = (message: string): string =>
   message.replace(
-    /\b(E[A-Z]+): [^,]+, (\w+)(?: '([^']*?)(?:\.\d+\.part)?')?(?: -> '[^']*')?/,
+    /\b(E[A-Z]+): [^,]{1,80}, (\w+)(?: '([^']*?)(?:\.\d+\.part)?')?(?: -> '[^']*')?/,
     (said, code, call, path = "", at) => {
       const words = OF_PATHS[code === "EEXIST" && call === "mkdir" ? "ENOTDIR" : code] ?? said;
       return message.slice(0, at).includes(path) ? words : `${path}: ${words}`;

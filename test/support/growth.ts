@@ -15,6 +15,7 @@ const STEEP = 9;
 const TRIES = 5;
 /** What grows too fast does so each time; a collection of garbage may fall into all tries of one look. */
 const LOOKS = 3;
+const TRIES_OF_LOOK = 2;
 /** Milliseconds after which work that does not end is cut off. */
 const ENDLESS = 200_000;
 
@@ -41,17 +42,17 @@ export function superlinear(textOf: (length: number) => string, work: (text: str
 
 /** @returns what was seen where `large`, {@link FACTOR} times `text`, takes more than its share; each by its best of several tries */
 function steeper(text: string, large: string, work: (text: string) => unknown): string | null {
-  const small = leastCost(text, work);
+  const small = leastCost(text, work, 0, TRIES_OF_LOOK);
   if (small < NOISE) return null;
-  const most = leastCost(large, work, small * STEEP);
+  const most = leastCost(large, work, small * STEEP, TRIES_OF_LOOK);
   if (most < small * STEEP) return null;
   return `${text.length} characters take ${small.toFixed(1)} ms, ${large.length} take ${most.toFixed(1)} ms`;
 }
 
 /** Milliseconds of processor time, the least of several tries: others run on this machine too. @param enough a try below it settles the matter */
-export function leastCost(text: string, work: (text: string) => unknown, enough = 0): number {
+export function leastCost(text: string, work: (text: string) => unknown, enough = 0, tries = TRIES): number {
   let least = Number.POSITIVE_INFINITY;
-  for (let attempt = 0; attempt < TRIES && least > enough; attempt++) least = Math.min(least, costOf(text, work));
+  for (let attempt = 0; attempt < tries && least > enough; attempt++) least = Math.min(least, costOf(text, work));
   return least;
 }
 
