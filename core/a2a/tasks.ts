@@ -311,17 +311,17 @@ export class Tasks {
     if (record === undefined || !isWorking(record.task)) return false;
     if (record.run === undefined) await this.#end(record, { state: "TASK_STATE_FAILED", reason: INTERRUPTED });
     else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) {
+      const agent = this.#options.agent(record.agent);
+      // Another process may have the agent.
+      if (agent === undefined && isShared(this.rows.store)) return true;
       // Written anew, so that a process which goes on does not remove it.
-      if (await unlessConflict(this.rows.change(record, record, revision!))) await this.#beginAgain(record);
+      if (await unlessConflict(this.rows.change(record, record, revision!))) await this.#beginAgain(agent, record);
     }
     return true;
   }
 
   /** Its process ended before the run was on disk. */
-  async #beginAgain(record: TaskRecord): Promise<void> {
-    const agent = this.#options.agent(record.agent);
-    // Another process may have the agent.
-    if (agent === undefined && isShared(this.rows.store)) return;
+  async #beginAgain(agent: Agent | undefined, record: TaskRecord): Promise<void> {
     try {
       if (agent === undefined) throw new ServiceError("not_found", `agent ${record.agent} does not exist any more`);
       await this.#runOf(agent, record, this.#callFor(record), true).kept.start();

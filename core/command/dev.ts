@@ -102,9 +102,9 @@ function wouldStart({ config, plugins, envFiles = [], inherited }: Invocation): 
   ];
   const command = [...process.execArgv, process.argv[1]!, "check", ...options];
   return new Promise((done) => {
-    execFile(process.execPath, command, { env: inherited }, (error, _, said) => {
+    execFile(process.execPath, command, { env: inherited, maxBuffer: Number.POSITIVE_INFINITY }, (error, _, said) => {
       // Of warnings the service itself tells.
-      if (error !== null) process.stderr.write(said);
+      if (error !== null) process.stderr.write(said || `${error.message}\n`);
       done(error === null);
     });
   });

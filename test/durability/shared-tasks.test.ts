@@ -1,13 +1,20 @@
 /** A2A tasks at real processes over one PostgreSQL: either may end, the other goes on with what it was at. */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
+import { newRecord } from "../../core/a2a/new-task.ts";
+import { TaskRows } from "../../core/a2a/task-rows.ts";
+import { EVERYTHING, NOBODY } from "../../core/identity/principal.ts";
+import type { Membership } from "../../core/storage/membership.ts";
+import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { A2aCaller, now, said, textOf } from "../support/a2a.ts";
 import type { Served } from "../support/command-line.ts";
 import { EventReader } from "../support/event-reader.ts";
 import { calls, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
+import { silent } from "../support/providers.ts";
 import { pushReceiver } from "../support/push-receiver.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
 import { holdingFolder, twoProcesses } from "../support/two-processes.ts";
 
 const server = await sharedPostgres();
@@ -124,4 +131,25 @@ test("POST /a2a/:id: tasks of a process that is stopped for a new one (SIGTERM) 
   skip,
 }, async () => {
   await takenOver(other, await start(), "SIGTERM", 8);
+});
+
+test("POST /a2a/:id: a task that was stored before its run began is begun by a process that has its agent, also where one without it has seen the task before", {
+  skip,
+}, async (t) => {
+  const url = await server!.createDatabase(t);
+  const store = await openPostgresStore(url, { logger: silent });
+  const rows = new TaskRows(store, false, { name: "gone" } as Membership);
+  const message = { messageId: "left", role: "ROLE_USER" as const, parts: [{ text: "left" }] };
+  const fresh = { message, contextId: undefined, context: undefined };
+  const record = newRecord("assistant", fresh, EVERYTHING, { user: null, caller: NOBODY });
+  await rows.create({ ...record, run: { userId: "", seen: 0 } });
+  const start = (name: string) => {
+    const agents = { [name]: { model: "demo/echo", memory: false } };
+    return startService(t, { ...manifestWith({}), agents, store: url });
+  };
+  await start("another");
+  const peer = new A2aCaller(await start("assistant"));
+  const task = await peer.when("assistant", record.task.id, "TASK_STATE_COMPLETED");
+  assert.equal(textOf(task), "left");
+  await store.close();
 });
