@@ -153,16 +153,17 @@ test("GET /api/memory/search is 400 without searchQuery, with a bad limit or thr
   assert.equal((await service.call("GET", "/search?searchQuery=x&conversationId=none")).status, 404);
 });
 
-test("GET /api/memory/search: an embedding model of an openai-compatible provider makes the vectors", async (t) => {
+/** An embedding model over the wire. `fails` gives the status with which it answers instead. */
+async function servedModel(t: TestContext, fails: (input: string[]) => number | undefined) {
   const hash = createHashEmbedding();
   const asked: Loose[] = [];
-  let failing = false;
   const upstream = createServer(async (request, reply) => {
     const body = JSON.parse(await textOf(request));
     asked.push({ url: request.url, ...body });
     reply.setHeader("content-type", "application/json");
-    if (failing) {
-      reply.writeHead(500).end(JSON.stringify({ error: { message: "out of order" } }));
+    const status = fails(body.input);
+    if (status !== undefined) {
+      reply.writeHead(status).end(JSON.stringify({ error: { message: "out of order" } }));
       return;
     }
     const vectors = await hash.embed(body.input);
@@ -176,7 +177,12 @@ test("GET /api/memory/search: an embedding model of an openai-compatible provide
   const { port } = upstream.address() as AddressInfo;
   const up = { use: "openai-compatible", baseURL: `http://127.0.0.1:${port}/v1`, apiKey: "key", retries: 0 };
   const providers = { demo: { use: "scripted" }, up };
-  const service = await served(t, { providers, ...memory({ embedding: "up/embed-small" }) });
+  return { asked, service: await served(t, { providers, ...memory({ embedding: "up/embed-small" }) }) };
+}
+
+test("GET /api/memory/search: an embedding model of an openai-compatible provider makes the vectors", async (t) => {
+  let failing = false;
+  const { asked, service } = await servedModel(t, () => (failing ? 500 : undefined));
   await converse(service, "c", "ada", ["the ferry leaves at noon", "bread and butter"]);
   assert.deepEqual(await found(service, { searchQuery: "the ferry leaves at noon" }), ["c0"]);
   assert.ok(asked.every(({ url, model }) => url === "/v1/embeddings" && model === "embed-small"));
@@ -184,6 +190,27 @@ test("GET /api/memory/search: an embedding model of an openai-compatible provide
   const { status, error } = await service.call("GET", "/search?searchQuery=ferry");
   assert.equal(status, 503);
   assert.doesNotMatch(error, /out of order/);
+});
+
+test("GET /api/memory/search: when the model fails amid a batch with a refused text, what it answered before is found, and not sent again", async (t) => {
+  const texts = ["refuse this", "bread and butter", "the ferry leaves at noon", "wood and nails"];
+  const [refused, bread, ferry, wood] = texts as [string, string, string, string];
+  let failed = false;
+  const { asked, service } = await servedModel(t, (input) => {
+    if (input.includes(refused)) return 400;
+    if (!input.includes(ferry) || failed) return;
+    failed = true;
+    return 503;
+  });
+  await converse(service, "c", "ada", texts);
+  const first = await found(service, { searchQuery: "butter", threshold: 0.3 });
+  const deadline = performance.now() + 20_000;
+  while ((await found(service, { searchQuery: "ferry noon", threshold: 0.3 })).length === 0)
+    assert.ok(performance.now() < deadline, "the ferry is not found");
+  const sent = asked.map(({ input }) => input).filter(([text]) => texts.includes(text));
+  const half = [ferry, wood];
+  assert.deepEqual(sent, [texts, [refused, bread], [refused], [bread], half, half]);
+  assert.deepEqual(first, ["c1"]);
 });
 
 async function textOf(request: IncomingMessage): Promise<string> {

@@ -301,14 +301,15 @@ export async function reindex(
   await index.clear();
   const done: Reindexed = { indexed: 0, refused: 0 };
   for await (const batch of batches(messages)) {
-    const embedded = await embedEach(embedding, batch, host.signal);
-    const found = embedded.filter((entry) => "vector" in entry);
-    if (found.length > 0) {
-      await state.setDimensions(found[0]!.vector.length);
-      await index.put(found);
+    for await (const embedded of embedEach(embedding, batch, host.signal)) {
+      const found = embedded.filter((entry) => "vector" in entry);
+      if (found.length > 0) {
+        await state.setDimensions(found[0]!.vector.length);
+        await index.put(found);
+      }
+      done.indexed += found.length;
+      done.refused += embedded.length - found.length;
     }
-    done.indexed += found.length;
-    done.refused += batch.length - found.length;
     progress(done);
   }
   // Rows that an earlier process left in the queue: messages that are indexed by now, and deletions for a plugin.

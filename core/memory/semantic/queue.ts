@@ -171,18 +171,21 @@ export function createEmbeddingQueue(parts: QueueParts) {
   async function embed(items: readonly (Omit<FinishedRow, "row"> & { waiting: SearchedMessage })[]): Promise<void> {
     const { embedding, state, index, signal, logger } = parts;
     const texts = items.map(({ waiting }) => waiting);
-    const finished: Required<FinishedRow>[] = [];
-    for (const [position, row] of (await embedEach(embedding, texts, signal)).entries()) {
-      const { key, revision } = items[position]!;
-      if (row instanceof EmbeddingRefused) {
-        if (refused.size >= MAX_REMEMBERED_REFUSALS) refused.clear();
-        refused.set(key, revision);
-        logger.error({ err: row, key }, `semantic memory: a message cannot be found: ${messageOf(row)}`);
-      } else finished.push({ key, revision, row });
+    let position = 0;
+    for await (const rows of embedEach(embedding, texts, signal)) {
+      const finished: Required<FinishedRow>[] = [];
+      for (const row of rows) {
+        const { key, revision } = items[position++]!;
+        if (row instanceof EmbeddingRefused) {
+          if (refused.size >= MAX_REMEMBERED_REFUSALS) refused.clear();
+          refused.set(key, revision);
+          logger.error({ err: row, key }, `semantic memory: a message cannot be found: ${messageOf(row)}`);
+        } else finished.push({ key, revision, row });
+      }
+      if (finished.length === 0) continue;
+      await state.setDimensions(finished[0]!.row!.vector.length);
+      await index.finish(finished);
     }
-    if (finished.length === 0) return;
-    await state.setDimensions(finished[0]!.row!.vector.length);
-    await index.finish(finished);
   }
 
   return { wake, drain, idle, waitFor };
@@ -191,25 +194,28 @@ export function createEmbeddingQueue(parts: QueueParts) {
 /** Only this much of a message, and of a query, is embedded. */
 export const MAX_TEXT_CHARACTERS = 8_000;
 
-/** Their vectors, or why the model refuses a text. One may cause the refusal of the whole batch: bisection finds it. */
-export async function embedEach(
+/**
+ * Their vectors, or why the model refuses a text. One may cause the refusal of the whole batch: bisection finds it. Each part comes
+ * at once and in order, so that what the model answered is not lost when it fails later.
+ */
+export async function* embedEach(
   embedding: NamedEmbedding,
   batch: readonly SearchedMessage[],
   signal: AbortSignal,
-): Promise<(VectorRow | EmbeddingRefused)[]> {
+): AsyncGenerator<(VectorRow | EmbeddingRefused)[]> {
   try {
     const vectors = await embedding.embed(
       batch.map(({ text }) => text.slice(0, MAX_TEXT_CHARACTERS)),
       signal,
     );
-    return batch.map(({ owner, conversation, message }, position) => {
+    yield batch.map(({ owner, conversation, message }, position) => {
       return { owner, conversation, message, vector: normalize(vectors[position]!) };
     });
   } catch (error) {
     if (!(error instanceof EmbeddingRefused)) throw error;
-    if (batch.length === 1) return [error];
+    if (batch.length === 1) return yield [error];
     const middle = batch.length >> 1;
-    const first = await embedEach(embedding, batch.slice(0, middle), signal);
-    return [...first, ...(await embedEach(embedding, batch.slice(middle), signal))];
+    yield* embedEach(embedding, batch.slice(0, middle), signal);
+    yield* embedEach(embedding, batch.slice(middle), signal);
   }
 }
