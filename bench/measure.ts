@@ -1,5 +1,5 @@
 /** Alternating rounds over several servers, and the medians. */
-import { capture, type Reply } from "./capture.ts";
+import { capture } from "./capture.ts";
 import { type Load, type LoadResult, runLoad, type Tool } from "./load.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import type { Running } from "./targets.ts";
@@ -57,19 +57,19 @@ function medianOf(rounds: readonly LoadResult[]): LoadResult {
 export async function measure(
   scenario: HttpScenario,
   contenders: readonly Contender[],
-  sample: Reply,
   plan: Plan,
 ): Promise<Measured[]> {
   for (const { name, server, scenario: asked = scenario } of contenders) {
     plan.onRun?.(`${scenario.name}: warming ${name}`);
+    const sample = await capture(server.port, asked);
     await runLoad(plan.tools[0]!, server, asked, { ...plan, seconds: WARM_UP }, sample);
   }
   const results = new Map<string, Measured>();
   for (let round = 0; round < plan.rounds; round += 1) {
     const order = round % 2 === 0 ? contenders : [...contenders].reverse();
     for (const { name, server, scenario: asked = scenario } of order) {
-      // A server that broke during the last run must not be measured as a fast one.
-      await capture(server.port, asked);
+      // A server that broke during the last run must not be measured as a fast one. Replies of another tree may have another length.
+      const sample = await capture(server.port, asked);
       for (const tool of plan.tools) {
         plan.onRun?.(`${scenario.name}: round ${round + 1} of ${plan.rounds}, ${name}, ${tool}`);
         const result = await runLoad(tool, server, asked, plan, sample);

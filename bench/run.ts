@@ -37,7 +37,7 @@ async function runHttp(scenario: HttpScenario, options: Options): Promise<HttpRe
     const sample = await capture(server.port, scenario);
     contenders.push({ name: "bare", server: await startCeiling([sample]) });
     if (twin) contenders.push({ name: "twin", server: await startServer(options, twin.service), scenario: twin });
-    const measured = await measure(scenario, contenders, sample, { ...options, onRun: say });
+    const measured = await measure(scenario, contenders, { ...options, onRun: say });
     return options.tools.map((tool) => {
       const row = (contender: string) =>
         measured.find((result) => result.tool === tool && result.contender === contender)!;

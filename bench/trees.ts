@@ -3,7 +3,6 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, existsSync, lstatSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { capture } from "./capture.ts";
 import { type Measured, measure } from "./measure.ts";
 import type { Options } from "./options.ts";
 import type { HttpScenario } from "./scenarios.ts";
@@ -78,8 +77,7 @@ export async function measureTrees(
       await scenario.prepare?.(servers.at(-1)!.port);
     }
     const contenders = trees.map(({ name }, index) => ({ name, server: servers[index]! }));
-    const sample = await capture(servers.at(-1)!.port, scenario);
-    return await measure(scenario, contenders, sample, { ...options, onRun: say });
+    return await measure(scenario, contenders, { ...options, onRun: say });
   } finally {
     for (const server of servers) await server.stop();
   }

@@ -278,6 +278,8 @@ export class Simulation {
     const { world, database } = this;
     let left: string[] = [];
     for (let waited = 0; waited < REST_MS; waited += 2_000) {
+      // Where all stand still, nothing else is due.
+      world.after(2_000, () => {});
       await world.run(() => false, 2_000);
       if (world.complaints.length > 0) return;
       left = await leftovers((prefix) => database.rows(prefix));
