@@ -142,7 +142,7 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   async name({ id, fingerprint }: KeyedRequest, signal: AbortSignal): Promise<KeyClaim> {
-    await this.#membership?.confirm(signal);
+    if (this.#membership?.isHeld() === false) await this.#membership.confirm(signal);
     for (;;) {
       const found = await this.rows.read(id);
       if (found !== undefined && !isOver(found.record)) {
@@ -168,7 +168,7 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   async #claim({ id, fingerprint }: KeyedRequest, signal: AbortSignal): Promise<Claimed | KeptReply> {
-    await this.#membership?.confirm(signal);
+    if (this.#membership?.isHeld() === false) await this.#membership.confirm(signal);
     const first = await this.#write(id, { fingerprint, runId: randomUUID() });
     if (first !== null) return first;
     const watch = new Watch(this.rows.store, this.rows.key(id));
