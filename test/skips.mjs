@@ -89,6 +89,11 @@ const SKIPS = [
     ],
   },
   {
+    reason: "no cc: apt-get install gcc",
+    when: (node) => lacks("cc") && !cannotLoad("uWebSockets.js", node),
+    titles: ["uws: a reply, streamed or not, is whole when its socket takes nothing of one write and a part of another"],
+  },
+  {
     reason: "no systemd-analyze",
     when: () => lacks("systemd-analyze"),
     titles: ["docs/deploy/penstock.service is sound to systemd, with the programs that are here"],
