@@ -91,7 +91,7 @@ const SKIPS = [
   {
     reason: "no cc: apt-get install gcc",
     when: (node) => lacks("cc") && !cannotLoad("uWebSockets.js", node),
-    titles: ["uws: a reply, streamed or not, is whole when its socket takes nothing of one write and a part of another"],
+    titles: ["uws, over sockets that take nothing of one write and a part of another"],
   },
   {
     reason: "no systemd-analyze",
@@ -109,7 +109,7 @@ const SKIPS = [
   {
     reason: "uWebSockets.js has no binary for this Node.js and this platform",
     when: (node) => cannotLoad("uWebSockets.js", node),
-    titles: ["transport uws"],
+    titles: ["transport uws", "uws, over sockets that take nothing of one write and a part of another"],
   },
   {
     reason: "no small disk can be mounted: it takes root, and a container that permits it",

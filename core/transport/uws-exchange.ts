@@ -18,6 +18,8 @@ export interface UwsListener {
   corked: UwsExchange | null;
   /** Null when there are no sockets. */
   readonly unanswered: Unanswered | null;
+  /** Whether the replies that this turn of the event loop has corked may be more than the addon's buffer takes, with one of so many bytes. */
+  mayOverflow(bytes: number): boolean;
   /** True once the listener is stopping: every reply then closes its connection. */
   stopping: boolean;
   /** Reports an error of a callback: errors must not be thrown into native code. */
@@ -206,14 +208,20 @@ export class UwsExchange implements Exchange {
 
   private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
     const response = this.response!;
-    if (body !== null && !close && bytesWithin(CORK_BYTES - head.length, body) < 0 && this.method !== "HEAD") {
-      this.large = new LargeReply(this.listener.flows, response, body, () => this.leave());
+    const size = body === null ? 0 : bytesWithin(CORK_BYTES - head.length, body);
+    if (size < 0 && !close && this.method !== "HEAD") {
+      this.large = new LargeReply(this.listener.flows, response, body!, () => this.leave());
       this.large.send(head);
       return;
     }
     this.response = null;
-    if (this.method === "HEAD" || status === 204 || status === 304) sendHead(response, status, head, body, close);
-    else sendWhole(response, head, body ?? "", close);
+    if (this.method === "HEAD" || status === 204 || status === 304) {
+      sendHead(response, status, head, body, close);
+      return;
+    }
+    // A body that the addon loses has not ended the reply, and a reply without a listener ends the process.
+    if (this.listener.corked === this && this.listener.mayOverflow(head.length + size)) response.onAborted(nothing);
+    sendWhole(response, head, body ?? "", close);
   }
 
   private joinHead(status: number, headers: HeaderList): string {
@@ -332,6 +340,8 @@ export class UwsExchange implements Exchange {
     return response;
   }
 }
+
+function nothing(): void {}
 
 function flushHead(exchange: UwsExchange): void {
   exchange.flushHead();

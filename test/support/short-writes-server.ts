@@ -24,8 +24,8 @@ async function paced(exchange: Exchange): Promise<void> {
 const transport = await createUwsTransport();
 const listening = await transport.listen(
   (exchange) => {
-    exchange.onAbort(() => {});
-    if (exchange.path === "/whole") exchange.reply(200, HEADERS, wholeOf(Number(exchange.query)));
+    if (exchange.path === "/small") exchange.reply(200, HEADERS, "x".repeat(5_000));
+    else if (exchange.path === "/whole") exchange.reply(200, HEADERS, wholeOf(Number(exchange.query)));
     else if (exchange.path === "/paced") void paced(exchange);
     else if (exchange.path === "/at-once") atOnce(exchange);
     else setImmediate(() => exchange.cork(() => atOnce(exchange)));
