@@ -89,6 +89,11 @@ const SKIPS = [
     ],
   },
   {
+    reason: "no cc: apt-get install gcc",
+    when: (node) => lacks("cc") && !cannotLoad("uWebSockets.js", node),
+    titles: ["uws, over sockets that take nothing of one write and a part of another"],
+  },
+  {
     reason: "no systemd-analyze",
     when: () => lacks("systemd-analyze"),
     titles: ["docs/deploy/penstock.service is sound to systemd, with the programs that are here"],
@@ -104,7 +109,7 @@ const SKIPS = [
   {
     reason: "uWebSockets.js has no binary for this Node.js and this platform",
     when: (node) => cannotLoad("uWebSockets.js", node),
-    titles: ["transport uws"],
+    titles: ["transport uws", "uws, over sockets that take nothing of one write and a part of another"],
   },
   {
     reason: "no small disk can be mounted: it takes root, and a container that permits it",

@@ -3,89 +3,9 @@ import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed, Uploads }
 import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import type { Heads } from "./heads.ts";
 import { normalizeAddress } from "./target.ts";
-import { UwsFlow, type UwsFlows } from "./uws-flow.ts";
+import { bytesWithin, CORK_BYTES, UwsFlow, type UwsFlows, UwsStream } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
 import type { NativeResponse, Unanswered } from "./uws-native.ts";
-
-/* The chunks of a streamed reply over a native response, including those that wait for a slow reader. */
-
-type Chunk = string | Uint8Array;
-
-class UwsStream extends UwsFlow {
-  /** Bytes that wait for the reader. */
-  buffered = 0;
-  /** Chunks that were not passed to the addon yet. */
-  #waiting: Chunk[] = [];
-  /** Bytes of the chunk that the addon accepted but could not send completely. */
-  #held = 0;
-  #ending: (() => void) | null = null;
-  #drain: Promise<void> | null = null;
-  #resolveDrain: (() => void) | null = null;
-
-  /** The response must be corked. False when the reader is behind; the chunk is accepted all the same. */
-  write(chunk: Chunk): boolean {
-    if (!this.blocked) {
-      if (this.response.write(chunk)) return true;
-      this.#hold(chunk);
-      this.buffered += this.#held;
-      this.block();
-      return false;
-    }
-    this.#waiting.push(chunk);
-    this.buffered += sizeOf(chunk);
-    return false;
-  }
-
-  drained(): Promise<void> {
-    if (!this.blocked) return Promise.resolve();
-    this.#drain ??= new Promise((resolve) => {
-      this.#resolveDrain = resolve;
-    });
-    return this.#drain;
-  }
-
-  /** False when the reader is behind: then `finish` is called, corked, when all waiting chunks were passed to the addon. */
-  end(finish: () => void): boolean {
-    if (!this.blocked) return true;
-    this.#ending = finish;
-    this.resolveDrained();
-    return false;
-  }
-
-  resolveDrained(): void {
-    this.#drain = null;
-    this.#resolveDrain?.();
-    this.#resolveDrain = null;
-  }
-
-  protected push(): boolean {
-    this.buffered -= this.#held;
-    this.#held = 0;
-    const waiting = this.#waiting;
-    for (let at = 0; at < waiting.length; at++) {
-      const chunk = waiting[at]!;
-      if (this.response.write(chunk)) {
-        this.buffered -= sizeOf(chunk);
-        continue;
-      }
-      this.#hold(chunk);
-      this.#waiting = waiting.slice(at + 1);
-      return false;
-    }
-    this.#waiting = [];
-    if (this.#ending !== null) this.#ending();
-    else this.resolveDrained();
-    return true;
-  }
-
-  #hold(chunk: Chunk): void {
-    this.#held = sizeOf(chunk);
-  }
-}
-
-function sizeOf(chunk: Chunk): number {
-  return typeof chunk === "string" ? Buffer.byteLength(chunk) : chunk.length;
-}
 
 export interface UwsListener {
   /** The head of the request being dispatched. */
@@ -98,6 +18,8 @@ export interface UwsListener {
   corked: UwsExchange | null;
   /** Null when there are no sockets. */
   readonly unanswered: Unanswered | null;
+  /** Whether the replies that this turn of the event loop has corked may be more than the addon's buffer takes, with one of so many bytes. */
+  mayOverflow(bytes: number): boolean;
   /** True once the listener is stopping: every reply then closes its connection. */
   stopping: boolean;
   /** Reports an error of a callback: errors must not be thrown into native code. */
@@ -126,9 +48,6 @@ function sendHead(
   response.writeStatus(lines);
   response.endWithoutBody();
 }
-
-/** The size of the addon's cork buffer. A longer body may exceed what the kernel accepts at once. */
-const LARGE_BODY_BYTES = 16 * 1024;
 
 /** A large body, passed to the addon as fast as the reader accepts it: the native response lives until `done` is called. */
 class LargeReply extends UwsFlow {
@@ -289,14 +208,20 @@ export class UwsExchange implements Exchange {
 
   private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
     const response = this.response!;
-    if (body !== null && body.length > LARGE_BODY_BYTES && !close && this.method !== "HEAD") {
-      this.large = new LargeReply(this.listener.flows, response, body, () => this.leave());
+    const size = body === null ? 0 : bytesWithin(CORK_BYTES - head.length, body);
+    if (size < 0 && !close && this.method !== "HEAD") {
+      this.large = new LargeReply(this.listener.flows, response, body!, () => this.leave());
       this.large.send(head);
       return;
     }
     this.response = null;
-    if (this.method === "HEAD" || status === 204 || status === 304) sendHead(response, status, head, body, close);
-    else sendWhole(response, head, body ?? "", close);
+    if (this.method === "HEAD" || status === 204 || status === 304) {
+      sendHead(response, status, head, body, close);
+      return;
+    }
+    // A body that the addon loses has not ended the reply, and a reply without a listener ends the process.
+    if (this.listener.corked === this && this.listener.mayOverflow(head.length + size)) response.onAborted(nothing);
+    sendWhole(response, head, body ?? "", close);
   }
 
   private joinHead(status: number, headers: HeaderList): string {
@@ -334,16 +259,15 @@ export class UwsExchange implements Exchange {
   }
 
   private put(chunk: string | Uint8Array): boolean {
-    const response = this.response!;
     if (this.pendingHead !== null) {
-      response.writeStatus(this.pendingHead);
+      this.stream!.open(this.pendingHead);
       this.pendingHead = null;
     }
     return this.stream!.write(chunk);
   }
 
   get buffered(): number {
-    return this.closed ? 0 : (this.stream?.buffered ?? 0);
+    return this.closed ? 0 : (this.stream?.behind ?? 0);
   }
 
   drained(): Promise<void> {
@@ -416,6 +340,8 @@ export class UwsExchange implements Exchange {
     return response;
   }
 }
+
+function nothing(): void {}
 
 function flushHead(exchange: UwsExchange): void {
   exchange.flushHead();

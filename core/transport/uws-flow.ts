@@ -51,8 +51,10 @@ export class UwsFlows {
 
 /** One reply in progress. Create it while the response is corked or in its route callback. */
 export abstract class UwsFlow {
-  /** Whether the reader is behind: then the addon is given no more data until `push` is called. */
+  /** Whether data waits, for the reader or for another cork: then the addon is given no more until `push` is called. */
   protected blocked = false;
+  /** Whether it is the cork that takes no more, and not the reader. */
+  protected corkIsFull = false;
   protected readonly response: NativeResponse;
   readonly #flows: UwsFlows;
   readonly #began: number;
@@ -70,6 +72,16 @@ export abstract class UwsFlow {
   /** Passes waiting data to the addon, corked; true when the addon accepted all of it. May end the reply. Must not throw. */
   protected abstract push(): boolean;
 
+  /** Passes on what waits, in as many corks as it needs. Must not be called while the addon has the response corked. */
+  protected advance(): void {
+    do {
+      this.corkIsFull = false;
+      this.response.cork(() => {
+        this.blocked = !this.push();
+      });
+    } while (this.corkIsFull);
+  }
+
   /** Must be called when the addon reports that the reader is behind. */
   protected block(): void {
     this.#watch();
@@ -79,6 +91,7 @@ export abstract class UwsFlow {
 
   /** Must be called when the reply has ended or the peer has left: the response must not be used any more. */
   stop(): void {
+    this.corkIsFull = false;
     this.#flows.remove(this);
   }
 
@@ -104,9 +117,145 @@ export abstract class UwsFlow {
   /** With this listener the addon sends its own backlog only with the next write; even an empty cork triggers that. */
   #writable(): boolean {
     this.#lastProgress = this.#flows.now;
-    this.response.cork(() => {
-      this.blocked = !this.push();
-    });
+    this.advance();
     return true;
   }
+}
+
+/** The size of the addon's cork buffer, less the headers that the addon adds and what ends a stream. */
+export const CORK_BYTES = 16 * 1024 - 256;
+/** What the addon writes before a chunk, at most. */
+const CHUNK_HEAD_BYTES = 12;
+
+type Chunk = string | Uint8Array;
+
+/**
+ * The chunks of a streamed reply over a native response, including those that wait.
+ *
+ * When data does not fit into the cork buffer, the addon sends that buffer first, and if the socket takes less than all of it, the binary
+ * for Node 20 loses the data (mended in uWebSockets by 6b7f354, April 2026). So a cork is given what fits. It lasts for as long as the
+ * callback of the addon and what that leaves to microtasks, in which a cork of our own is none: only the next turn of the event loop has
+ * a new one for certain.
+ */
+export class UwsStream extends UwsFlow {
+  /** Chunks that were not passed to the addon yet, and their bytes. */
+  #waiting: Uint8Array[] = [];
+  #buffered = 0;
+  /** Bytes of the chunk that the addon accepted but could not send completely. */
+  #held = 0;
+  /** Bytes that the cork still takes. */
+  #room = CORK_BYTES;
+  #ending: (() => void) | null = null;
+  #drain: Promise<void> | null = null;
+  #resolveDrain: (() => void) | null = null;
+
+  /** Bytes that wait for the reader. */
+  get behind(): number {
+    return this.corkIsFull ? 0 : this.#held + this.#buffered;
+  }
+
+  /** Sends status and headers. The response must be corked. */
+  open(head: string): void {
+    this.response.writeStatus(head);
+    this.#room -= head.length;
+  }
+
+  /** The response must be corked. False when the chunk has to wait; it is accepted all the same. */
+  write(chunk: Chunk): boolean {
+    if (!this.blocked) {
+      if (this.#takesRoom(chunk)) {
+        if (this.response.write(chunk)) return true;
+        this.#held = sizeOf(chunk);
+        this.block();
+        return false;
+      }
+      this.blocked = true;
+      this.corkIsFull = true;
+      setImmediate(goOn, this);
+    }
+    const bytes = typeof chunk === "string" ? Buffer.from(chunk) : chunk;
+    this.#waiting.push(bytes);
+    this.#buffered += bytes.length;
+    return false;
+  }
+
+  /** A new turn of the event loop has a new cork. */
+  goOn(): void {
+    if (this.corkIsFull) this.advance();
+  }
+
+  drained(): Promise<void> {
+    if (!this.blocked) return Promise.resolve();
+    this.#drain ??= new Promise((resolve) => {
+      this.#resolveDrain = resolve;
+    });
+    return this.#drain;
+  }
+
+  /** False when chunks wait: then `finish` is called, corked, when all of them were passed to the addon. */
+  end(finish: () => void): boolean {
+    if (!this.blocked) return true;
+    this.#ending = finish;
+    this.resolveDrained();
+    return false;
+  }
+
+  resolveDrained(): void {
+    this.#drain = null;
+    this.#resolveDrain?.();
+    this.#resolveDrain = null;
+  }
+
+  protected push(): boolean {
+    this.#held = 0;
+    this.#room = CORK_BYTES;
+    const waiting = this.#waiting;
+    for (let at = 0; at < waiting.length; ) {
+      const chunk = waiting[at]!;
+      // A chunk that is larger than a cork goes in pieces, each in a cork of its own.
+      const piece = chunk.length > CORK_BYTES ? chunk.subarray(0, CORK_BYTES) : chunk;
+      if (!this.#takesRoom(piece)) {
+        this.#waiting = waiting.slice(at);
+        this.corkIsFull = true;
+        return false;
+      }
+      this.#buffered -= piece.length;
+      if (piece === chunk) at++;
+      else waiting[at] = chunk.subarray(piece.length);
+      if (!this.response.write(piece)) {
+        this.#waiting = waiting.slice(at);
+        this.#held = piece.length;
+        this.block();
+        return false;
+      }
+    }
+    this.#waiting = [];
+    if (this.#ending !== null) this.#ending();
+    else this.resolveDrained();
+    return true;
+  }
+
+  /** Whether the chunk fits into the cork, which then has so much less room. */
+  #takesRoom(chunk: Chunk): boolean {
+    const size = bytesWithin(this.#room, chunk);
+    if (size < 0) return false;
+    this.#room -= size + CHUNK_HEAD_BYTES;
+    return true;
+  }
+}
+
+/** How many bytes the chunk is, or a little more; -1 when that is more than `room`. */
+export function bytesWithin(room: number, chunk: Chunk): number {
+  // A character is three bytes at most.
+  let size = typeof chunk === "string" ? chunk.length * 3 : chunk.length;
+  if (size > room) size = sizeOf(chunk);
+  return size > room ? -1 : size;
+}
+
+function sizeOf(chunk: Chunk): number {
+  return typeof chunk === "string" ? Buffer.byteLength(chunk) : chunk.length;
+}
+
+function goOn(stream: UwsStream): void {
+  stream.goOn();
 }

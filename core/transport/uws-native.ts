@@ -19,6 +19,8 @@
  *   write that fails at the end of a cork is not reported.
  * - Writes outside of a native callback must be corked.
  * - `write` accepts the chunk even when it returns false.
+ * - Data that does not fit into the cork buffer may be lost: see `UwsStream`. Pipelined requests share a cork, so a client that pipelines
+ *   and does not read may get a broken reply.
  * - The last argument of `end` closes the connection after the reply. Requests that were pipelined in the same segment are still
  *   dispatched, unless the response is ended after the callback has returned.
  */
