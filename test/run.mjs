@@ -149,7 +149,7 @@ const options = [
   // More than there are processors: many tests wait.
   `--test-concurrency=${availableParallelism() + 3}`,
   `--test-timeout=${timeout}`,
-  "--test-reporter=spec",
+  `--test-reporter=${new URL("lines-reporter.mjs", import.meta.url).href}`,
   "--test-reporter-destination=stdout",
   `--test-reporter=${new URL("skips-reporter.mjs", import.meta.url).href}`,
   `--test-reporter-destination=${join(bundles, "results")}`,

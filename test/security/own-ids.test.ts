@@ -21,6 +21,7 @@ import {
   objectsOf,
   send,
   serve,
+  usesUp,
 } from "../support/isolated-service.ts";
 import { type Objects, OWNING_ROWS, type OwningRequest } from "../support/owning-routes.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
@@ -143,11 +144,17 @@ for (const [kind, open] of Object.entries(STORES)) {
       const name = next();
       return [await objectsOf(service, ada, {}, name), await objectsOf(service, bob, {}, name)] as const;
     };
+    let kept: ReturnType<typeof twins> | undefined;
+    /** Those that no test uses up. */
+    const keptTwins = () => {
+      kept ??= twins();
+      return kept;
+    };
 
     for (const [operation, row] of rowsOver(kind)) {
       if (row.kind === "free") continue;
       test(`${operation}: two users with objects of the same ids each reach their own`, async () => {
-        const [hers, his] = await twins();
+        const [hers, his] = await (usesUp(operation) ? twins() : keptTwins());
         const known = await lookAt(service, bob, his);
         const reply = await send(service, operation, ada, row.request(hers));
         const status = "status" in row ? row.status : undefined;
@@ -161,7 +168,7 @@ for (const [kind, open] of Object.entries(STORES)) {
 
       if (row.kind === "list") continue;
       test(`${operation}: the reply is the same whether or not another user has the ids`, async () => {
-        const [hers] = await twins();
+        const [hers] = await keptTwins();
         const free = { ...hers, conversation: `c-${next()}`, waiting: `w-${next()}`, completed: `f-${next()}` };
         const gone = { trace: "0".repeat(32), span: "0".repeat(16) };
         const replies = [];
@@ -360,7 +367,7 @@ for (const [kind, open] of Object.entries(STORES)) {
     for (const [operation, row] of rowsOver(kind)) {
       if (row.kind !== "object" || !/^(memory|workflows)\./.test(operation)) continue;
       test(`${operation}: who sees everything reaches one of two objects with the same id by userId, and the other stays as it is`, async () => {
-        const [hers, his] = await twins();
+        const [hers, his] = await (usesUp(operation) ? twins() : keptTwins());
         const known = await lookAt(service, bob, his);
         const request: OwningRequest = row.request(hers);
         const inBody = /saveMessages|deleteMessages|updateWorkingMemory/.test(operation);

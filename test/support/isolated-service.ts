@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
 import { type InjectedReply, inject } from "./inject.ts";
-import type { Objects, OwningRequest } from "./owning-routes.ts";
+import { type Objects, OWNING_ROWS, type OwningRequest } from "./owning-routes.ts";
 import { until } from "./probe.ts";
 import type { Loose } from "./served-upstream.ts";
 import { manifestWith, startService, type TestService } from "./service.ts";
@@ -60,6 +60,10 @@ export const dataOf = (reply: InjectedReply): Loose => {
   assert.ok(reply.status < 300, reply.text());
   return (reply.json() as Loose).data;
 };
+
+/** Whether it may end or change the object that it is about, so that another test needs another one. */
+export const usesUp = (operation: string): boolean =>
+  OWNING_ROWS[operation]!.kind === "object" && methodOf(operation) !== "GET";
 
 /** Of the token. */
 const userOf = ({ authorization }: Headers): string | undefined =>
