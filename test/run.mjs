@@ -212,7 +212,11 @@ async function buildOnce() {
   const args = ["--import", "tsx", "core/codegen/build.ts", "--out", out];
   const [status] = await once(spawn(binary, args, { stdio: ["ignore", "ignore", "inherit"], env }), "exit");
   if (status !== 0) process.exit(status ?? 1);
-  env.PENSTOCK_TEST_BUILD = join(out, "penstock.js");
+  const program = join(out, "penstock.js");
+  // After the line for the shell.
+  const lessCompiling = `import ${JSON.stringify(new URL("less-compiling.mjs", import.meta.url).href)};`;
+  writeFileSync(program, readFileSync(program, "utf8").replace("\n", `\n${lessCompiling}\n`));
+  env.PENSTOCK_TEST_BUILD = program;
   env.PENSTOCK_TEST_LOADER = await translateSources(join(out, "sources"));
 }
 

@@ -96,7 +96,7 @@ export async function translateSources(folder) {
   };
   const lists = { together: write("together", joined), apart: write("apart", texts) };
   const hooks = new URL("sources-hooks.mjs", import.meta.url).href;
-  const attribution = new URL("attribution.mjs", import.meta.url).href;
+  const imported = ["less-compiling.mjs", "attribution.mjs"].map((name) => new URL(name, import.meta.url).href);
   const loader = resolve(folder, "loader.mjs");
   // Newer versions run the hooks of tsx in the thread of the program, where they cost little.
   writeFileSync(
@@ -105,7 +105,7 @@ export async function translateSources(folder) {
 import module from "node:module";
 if (module.registerHooks !== undefined) await import(${JSON.stringify(import.meta.resolve("tsx"))});
 else {
-  await import(${JSON.stringify(attribution)});
+  for (const url of ${JSON.stringify(imported)}) await import(url);
   // It looks for the lines of the source in stacks.
   const [, main = ""] = process.argv;
   const apart = main.endsWith(".test.mjs") && readFileSync(main, "utf8").includes("security/patterns");

@@ -5,8 +5,6 @@
  */
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { build } from "./build.ts";
-import { writeDeclarations } from "./declarations.ts";
 
 type Versions = Record<string, string>;
 interface Source {
@@ -54,8 +52,13 @@ function packedManifest(source: Source, types: string, entry: string): object {
 }
 
 async function pack(root: string, entry: string): Promise<void> {
-  const [manifest, kept, out] = [join(root, "package.json"), join(root, KEPT), join(root, "dist")];
-  if (existsSync(kept)) renameSync(kept, manifest);
+  // Not for `restore`, which needs neither esbuild nor the compiler.
+  const { build } = await import("./build.ts");
+  const { writeDeclarations } = await import("./declarations.ts");
+  const manifest = join(root, "package.json");
+  const kept = join(root, KEPT);
+  const out = join(root, "dist");
+  restore(root);
   const source: Source = JSON.parse(readFileSync(manifest, "utf8"));
   await build({ root, out, carries: false });
   const types = writeDeclarations(root, join(out, "types"));
