@@ -142,7 +142,6 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   async name({ id, fingerprint }: KeyedRequest, signal: AbortSignal): Promise<KeyClaim> {
-    if (this.#membership?.isHeld() === false) await this.#membership.confirm(signal);
     for (;;) {
       const found = await this.rows.read(id);
       if (found !== undefined && !isOver(found.record)) {
@@ -150,7 +149,7 @@ export class KeptReplies implements ReplyKeeper {
         if (record.fingerprint !== fingerprint) throw keyReused();
         return { runId: record.runId, at: record.at, isRepeated: true, settle: async () => {}, free: async () => {} };
       }
-      const claimed = await this.#write(id, { fingerprint, runId: randomUUID() }, found);
+      const claimed = await this.#write(id, { fingerprint, runId: randomUUID() }, signal, found);
       if (claimed !== null) return this.#asName(claimed);
     }
   }
@@ -168,8 +167,7 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   async #claim({ id, fingerprint }: KeyedRequest, signal: AbortSignal): Promise<Claimed | KeptReply> {
-    if (this.#membership?.isHeld() === false) await this.#membership.confirm(signal);
-    const first = await this.#write(id, { fingerprint, runId: randomUUID() });
+    const first = await this.#write(id, { fingerprint, runId: randomUUID() }, signal);
     if (first !== null) return first;
     const watch = new Watch(this.rows.store, this.rows.key(id));
     try {
@@ -180,7 +178,7 @@ export class KeptReplies implements ReplyKeeper {
         if (row !== undefined && row.fingerprint !== fingerprint) throw keyReused();
         if (row?.reply !== undefined) return row.reply;
         if (row === undefined || (await this.#isAbandoned(row))) {
-          const claimed = await this.#write(id, { fingerprint, runId: row?.runId ?? randomUUID() }, found);
+          const claimed = await this.#write(id, { fingerprint, runId: row?.runId ?? randomUUID() }, signal, found);
           if (claimed !== null) return claimed;
         } else await watch.wait(POLL_INTERVAL_MS, signal);
       }
@@ -189,19 +187,26 @@ export class KeptReplies implements ReplyKeeper {
     }
   }
 
-  /** Null when somebody else was first. @param before the claim that is taken over */
+  /** Null when somebody else was first, or may be by now. @param before the claim that is taken over */
   async #write(
     id: string,
     claim: Pick<KeyRow, "fingerprint" | "runId">,
+    signal: AbortSignal,
     before?: Found<KeyRow>,
   ): Promise<Claimed | null> {
     const record: KeyRow = { ...claim, at: systemTime(), process: this.#process };
     try {
       const revision = await this.rows.write(id, before, record);
+      // The answer of the store may have come after others took this process for gone.
+      if (this.#membership?.isHeld() === false) {
+        await this.#membership.confirm(signal);
+        signal.throwIfAborted();
+        if (record.process !== this.#process) return null;
+      }
       return { id, record, revision, isRepeated: before?.record.runId === record.runId };
     } catch (error) {
       if (error instanceof CommitConflict) return null;
-      // Whether it happened is not known.
+      // Whether it happened is not known, or nobody asks for it any more.
       this.#late.add(async () => {
         const found = await this.rows.read(id);
         if (found !== undefined && isDeepStrictEqual(found.record, record))

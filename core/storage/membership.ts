@@ -223,9 +223,15 @@ export class Membership {
     return this.#confirmedAt !== null && elapsedSince(this.#confirmedAt) < this.times.sessionTimeout;
   }
 
-  /** Resolves once a new heartbeat shows that this process was not taken for gone, once it has a new name, and when `signal` aborts. */
+  /** Whether it has given its lease back, so long ago that others have what it was at work on. */
+  get isOver(): boolean {
+    return this.#isReleased && !this.isHeld();
+  }
+
+  /** Resolves once a new heartbeat shows that this process was not taken for gone, once it has given up its work, and when `signal` aborts. */
   async confirm(signal: AbortSignal): Promise<void> {
-    while (!this.isHeld() && !signal.aborted && !this.#isReleased) {
+    while (!this.isHeld() && !signal.aborted) {
+      if (this.#isReleased) return this.#leave();
       await this.#beat().catch(() => sleep(RETRY_PAUSE_MS, undefined, { signal }).catch(() => {}));
     }
   }

@@ -292,6 +292,7 @@ export class Engine {
     source?: ReplaySource,
   ): Execution {
     this.capacity.requireFree(start.user, { isNew: true });
+    if (this.membership?.isOver) throw unavailable("the service has stopped: try again");
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.environment, null, source);

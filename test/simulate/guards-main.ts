@@ -21,8 +21,9 @@ for (const guard of guards) {
   const build = await buildService([guard]);
   const { clients, faults } = guard.shows;
   let found: string | null = null;
-  let seed = 0;
-  while (found === null && seed < Number(values.seeds)) {
+  const before = (guard.seed ?? 1) - 1;
+  let seed = before;
+  while (found === null && seed < before + Number(values.seeds)) {
     seed++;
     found = (await simulate(build, seed, planOf({ seed, steps: 20, kinds: guard.shows }))).complaint;
   }

@@ -249,7 +249,6 @@ export async function stopRemoteExecution(
     if (openRow === null || found.recordRow?.revision !== recordRow?.revision) {
       const loaded = await loadExecution(store, found);
       if (loaded === null) return null;
-      if (asked !== null) await withdrawRequest(store, start.number, asked).catch(() => {});
       return loaded.state;
     }
     // When another process has recovered the execution, the request refers to a row that no longer exists: write it again.
@@ -293,13 +292,6 @@ async function writeRequest(
   return isWritten;
 }
 
-/** Removes the request for a run that has ended, but not one that refers to the next run already. */
-async function withdrawRequest(store: Store, number: number, open: number): Promise<void> {
-  const row = await store.get(stopRequestKey(number));
-  if (row === undefined || parseRequest(row)[2] !== open) return;
-  await removeUnchanged(store, row);
-}
-
 /**
  * Reads the stop requests for executions that no process runs.
  *
@@ -320,6 +312,8 @@ export class StopRequests {
   readonly #reads: Interval;
   /** Tokens of resumes that were carried out, and whose rows could not be removed yet. */
   readonly #answered = new Set<string>();
+  /** Whether there may be requests for what ran here when it last read. */
+  #isDue = true;
   #endWatch: (() => void) | undefined;
 
   /** @param interval milliseconds between two reads; nothing is read while nothing runs here */
@@ -335,19 +329,10 @@ export class StopRequests {
     );
   }
 
-  /** Removes requests for runs that have ended, and starts reading. */
   async start(): Promise<void> {
     const { store, environment } = this.#engine;
     this.#endWatch = store.watch?.(processKey(environment.process), () => this.#reads.hurry());
-    const rows = await scanRequests(store);
-    const open = await store.getMany(rows.map((row) => openExecutionKey(requestedExecution(row.key))));
-    await Promise.all(
-      rows.map(async (row, index) => {
-        const revision = open[index]?.revision;
-        const request = revision === undefined ? null : await readRequest(store, row);
-        if (request === null || request[2] !== revision) await removeUnchanged(store, row);
-      }),
-    );
+    await this.#read();
     this.#reads.start();
   }
 
@@ -358,22 +343,27 @@ export class StopRequests {
 
   async #read(): Promise<void> {
     const { store, live } = this.#engine;
-    if (live.size === 0) return;
+    const isAtWork = live.size > 0;
+    if (!isAtWork && !this.#isDue) return;
     const rows = await scanRequests(store);
-    if (rows.length === 0) return;
+    const open = rows.map((row) => openExecutionKey(requestedExecution(row.key)));
+    const revisions = (await store.getMany(open, MAX_BYTES_PER_ROW)).map((row) => row?.revision);
     const running = new Map([...live.values()].map((execution) => [execution.state.start.number, execution]));
-    for (const row of rows) {
-      const execution = running.get(requestedExecution(row.key));
-      if (execution === undefined) continue;
+    for (const [index, row] of rows.entries()) {
       const request = await readRequest(store, row);
-      if (request?.[2] !== execution.revision) continue;
-      if (request[0] === "resume") await this.#resume(execution, request, row);
+      if (request === null) continue;
+      const execution = running.get(requestedExecution(row.key));
+      // For a run that has ended, or that another process has taken up: who asked asks again, or is gone.
+      if (request[2] !== revisions[index]) await removeUnchanged(store, row);
+      else if (execution?.revision !== request[2]) continue;
+      else if (request[0] === "resume") await this.#resume(execution, request, row);
       else {
         execution.stop(stopFromRequest({ kind: request[0], reason: request[1] }));
         // If this process dies before the execution has settled, the requester writes the request for the next process.
         await removeUnchanged(store, row);
       }
     }
+    this.#isDue = isAtWork;
   }
 
   async #resume(execution: Execution, request: ResumeRequest, row: Row): Promise<void> {
