@@ -4,6 +4,7 @@
  */
 import type { Random } from "../fuzz/random.ts";
 import type { InjectedReply } from "../support/inject.ts";
+import type { Left } from "./earlier.ts";
 import type { Simulation } from "./simulation.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: replies of many shapes
@@ -54,12 +55,15 @@ class Client {
   #home: number | null = null;
   /** When it saw the end of what it reads. */
   ended = Number.POSITIVE_INFINITY;
+  /** What it has begun in an earlier release, with the same key. */
+  readonly left: Left | undefined;
 
-  constructor(sim: Simulation, number: number) {
+  constructor(sim: Simulation, number: number, left?: Left) {
     this.sim = sim;
+    this.left = left;
     this.random = sim.world.random(`client ${number}`);
-    this.user = `user-${1 + this.random.below(2)}`;
-    this.key = `k${number}-${this.user}`;
+    this.user = left?.user ?? `user-${1 + this.random.below(2)}`;
+    this.key = left?.key ?? `k${number}-${this.user}`;
     if (this.chance(0.3)) this.#home = this.random.below(sim.services.length);
   }
 
@@ -242,8 +246,8 @@ async function open(client: Client): Promise<string> {
 
 /** A run in the background whose tool works, and one whose tool asks first. */
 async function run(client: Client): Promise<void> {
-  const { sim, key } = client;
-  const tool = client.random.pick(["act", "pay", "both"]);
+  const { sim, key, left } = client;
+  const tool = left?.choice ?? client.random.pick(["act", "pay", "both"]);
   const idempotency = client.chance(0.5) ? key : undefined;
   const begin = () =>
     client.insist("/agents/worker/text", {
@@ -261,7 +265,7 @@ async function run(client: Client): Promise<void> {
     if (foreign !== null && foreign.status < 500)
       client.require(foreign.status === 404, () => `another user sees ${foreign.text}`);
   }
-  const cancels = client.chance(0.15);
+  const cancels = client.chance(0.15) || left?.isCancelled === true;
   if (cancels) {
     await client.pause(4_000);
     const reply = await client.insist(`${path}/cancel`, { body: {} });
@@ -269,8 +273,8 @@ async function run(client: Client): Promise<void> {
     const state = await client.until(path, ({ data }) => ENDED.has(data?.status));
     if (isTold) client.require(state.data.status !== "error", () => `a cancelled run ends with ${state.text}`);
   } else {
-    let approved: boolean | null = null;
-    if (tool !== "act" && client.chance(0.4)) approved = await client.answer(await open(client));
+    let approved = left?.approved ?? null;
+    if (tool !== "act" && approved === null && client.chance(0.4)) approved = await client.answer(await open(client));
     else {
       const state = await client.until(path, ({ data }) => ENDED.has(data?.status) || data?.approvals?.length > 0);
       if (!ENDED.has(state.data.status)) {
@@ -296,8 +300,8 @@ const OVER = /_(COMPLETED|FAILED|CANCELED|REJECTED)$/;
 
 /** The same as `run` through A2A: a message is one task, however often it is sent. */
 async function task(client: Client): Promise<void> {
-  const { sim, key, require } = client;
-  const tool = client.random.pick(["act", "pay", "both"]);
+  const { sim, key, require, left } = client;
+  const tool = left?.choice ?? client.random.pick(["act", "pay", "both"]);
   const ask = (method: string, params: object, more: Asked = {}) =>
     client.insist("/a2a/worker", {
       body: { jsonrpc: "2.0", id: 1, method, params },
@@ -342,21 +346,41 @@ async function task(client: Client): Promise<void> {
     // A try whose answer was lost may have cancelled it: the next one hears that it has ended.
     if (cancelled !== undefined) require(end === "TASK_STATE_CANCELED", () => `a cancelled task ends ${end}`);
   } else {
-    const asked = await client.until(path, ({ data }) => ENDED.has(data?.status) || data?.approvals?.length > 0);
+    const question = await (left === undefined ? asked() : askedEarlier());
     let approved: boolean | null = null;
-    if (!ENDED.has(asked.data.status)) {
+    if (question !== undefined) {
       await client.pause(5_000);
-      approved = await client.answer(asked.data.approvals[0].approvalId);
+      approved = await client.answer(question);
     }
     const end = await untilOver();
-    require(end === "TASK_STATE_COMPLETED", () => `a task ends ${end}`);
-    requireWork(client, tool, approved);
+    const expected = left?.isLost === true ? "TASK_STATE_FAILED" : "TASK_STATE_COMPLETED";
+    require(end === expected, () => `a task ends ${end}`);
+    if (end === "TASK_STATE_COMPLETED") requireWork(client, tool, approved);
   }
   const end = await state();
   const again = await send();
   require(again === id && (await state()) === end, () => `a message that has a task of state ${end} begins ${again}`);
   for (const kind of ["act begins", "pay begins"]) sim.requireOneCall(kind, key);
   await reading;
+
+  /** What its run asks, unless that ends. */
+  async function asked(): Promise<string | undefined> {
+    const { data } = await client.until(
+      path,
+      (reply) => ENDED.has(reply.data?.status) || reply.data?.approvals?.length > 0,
+    );
+    return data.approvals[0]?.approvalId;
+  }
+
+  /** The same of a task that is no run yet. */
+  async function askedEarlier(): Promise<string | undefined> {
+    for (;;) {
+      const now = await state();
+      if (OVER.test(now)) return undefined;
+      if (now === "TASK_STATE_INPUT_REQUIRED") return open(client);
+      await sim.world.sleep(500 + client.random.below(1_500));
+    }
+  }
 
   async function untilOver(): Promise<string> {
     for (;;) {
@@ -397,8 +421,8 @@ const WORKFLOWS: Record<string, { before: string[]; after: string[]; asks: boole
 
 /** A workflow with steps, a step that fails at first and a question, or one whose tool a person must approve. */
 async function workflow(client: Client): Promise<void> {
-  const { sim, key } = client;
-  const name = client.random.pick(Object.keys(WORKFLOWS));
+  const { sim, key, left } = client;
+  const name = left?.choice ?? client.random.pick(Object.keys(WORKFLOWS));
   const { before, after, asks } = WORKFLOWS[name]!;
   const begin = (more: object = {}) =>
     client.insist(`/workflows/${name}/execute`, {
@@ -426,23 +450,7 @@ async function workflow(client: Client): Promise<void> {
     if (following !== null) await client.requireSame(`${path}/stream`, await following);
     return;
   }
-  const waits = await look(({ status }) => ENDED.has(status) || status === "suspended");
-  client.require(waits.data.status === "suspended", () => `an execution does not wait: ${waits.text}`);
-  await client.pause(5_000);
-  let approved = true;
-  for (const step of after)
-    client.require(sim.effects(`${step} begins`, key).length === 0, () => `step ${step} ran before its time`);
-  if (asks) approved = await client.answer(waits.data.suspension.suspendData.approvalId);
-  else {
-    const resumeKey = client.chance(0.5) ? `${key}-resume` : undefined;
-    const resume = () =>
-      client.insist(`${path}/resume`, {
-        body: { resumeData: {}, options: { stepId: "ask" } },
-        key: resumeKey,
-        patience: 8_000,
-      });
-    await Promise.all([resume(), ...(client.chance(0.3) ? [resume()] : [])]);
-  }
+  const approved = left?.approved ?? (await goOn());
   const { data } = await look(({ status }) => ENDED.has(status));
   await client.requireEnded(state, { headers: CONSOLE });
   // A model is told of a no, a step fails with it.
@@ -458,6 +466,25 @@ async function workflow(client: Client): Promise<void> {
     client.require(paid === approved, () => `approved: ${approved}, and paid: ${paid}`);
   }
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
+
+  /** Once it waits. @returns whether a person says yes */
+  async function goOn(): Promise<boolean> {
+    const waits = await look(({ status }) => ENDED.has(status) || status === "suspended");
+    client.require(waits.data.status === "suspended", () => `an execution does not wait: ${waits.text}`);
+    await client.pause(5_000);
+    for (const step of after)
+      client.require(sim.effects(`${step} begins`, key).length === 0, () => `step ${step} ran before its time`);
+    if (asks) return client.answer(waits.data.suspension.suspendData.approvalId);
+    const resumeKey = client.chance(0.5) ? `${key}-resume` : undefined;
+    const resume = () =>
+      client.insist(`${path}/resume`, {
+        body: { resumeData: {}, options: { stepId: "ask" } },
+        key: resumeKey,
+        patience: 8_000,
+      });
+    await Promise.all([resume(), ...(client.chance(0.3) ? [resume()] : [])]);
+    return true;
+  }
 }
 
 /** An execution that ends in time only because it is cancelled, whoever has it by then. */
@@ -627,5 +654,5 @@ export type ClientKind = keyof typeof KINDS;
 export const CLIENT_KINDS = Object.keys(KINDS) as ClientKind[];
 
 /** Resolves once it has seen all that it wants to see. */
-export const startClient = (sim: Simulation, kind: ClientKind, number: number): Promise<void> =>
-  KINDS[kind](new Client(sim, number));
+export const startClient = (sim: Simulation, kind: ClientKind, number: number, left?: Left): Promise<void> =>
+  KINDS[kind](new Client(sim, number, left));

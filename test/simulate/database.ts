@@ -82,6 +82,15 @@ export class Database {
     this.#rows = rows;
   }
 
+  /** Begins with rows that others have left. */
+  async begin(rows: readonly (readonly [key: string, value: string])[]): Promise<void> {
+    await this.#rows.commit({
+      put: rows.filter(([key]) => !key.startsWith("n/")),
+      add: rows.filter(([key]) => key.startsWith("n/")).map(([key, value]) => [key, Number(value)]),
+    });
+    for (const [key, value] of rows) if (JOURNAL.test(key)) this.#journals.set(key, value);
+  }
+
   /** The rows of a prefix, for who looks at them from outside. */
   rows(prefix: string): Promise<Row[]> {
     return this.#rows.scan({ prefix, limit: 1_000_000 });

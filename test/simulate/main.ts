@@ -2,7 +2,7 @@
  * `npm run simulate -- --seed N`: plays one simulation and prints its trace, which repeats exactly. `--steps M` (20) is how many clients
  * and faults it has. Where it fails, it is shrunk to a line that becomes a test. `--seeds K` plays so many, from N on, and prints only
  * what fails. `--only 1,2,3` is a part of a plan, as shrinking found it, and `--clients run,task` and `--faults freeze` leave the others
- * out from the beginning.
+ * out from the beginning. `--earlier` begins each with the rows of an earlier release, as one in four does without it.
  */
 import { parseArgs } from "node:util";
 import { buildService } from "./build.ts";
@@ -18,6 +18,7 @@ const { values } = parseArgs({
     only: { type: "string" },
     clients: { type: "string" },
     faults: { type: "string" },
+    earlier: { type: "boolean" },
     quiet: { type: "boolean" },
   },
 });
@@ -36,7 +37,7 @@ function named<Name extends string>(list: string | undefined, all: readonly Name
 const clients = named(values.clients, CLIENT_KINDS);
 const faults = named(values.faults, BREAKING);
 const kinds = { ...(clients && { clients }), ...(faults && { faults }) };
-const chosen = `${clients ? ` --clients ${clients}` : ""}${faults ? ` --faults ${faults}` : ""}`;
+const chosen = `${clients ? ` --clients ${clients}` : ""}${faults ? ` --faults ${faults}` : ""}${values.earlier ? " --earlier" : ""}`;
 const build = await buildService();
 const first = Number(values.seed);
 const steps = Number(values.steps);
@@ -47,6 +48,7 @@ for (let seed = first; seed < first + Number(values.seeds ?? 1); seed++) {
     seed,
     steps,
     kinds,
+    earlier: values.earlier,
     ...(values.only !== undefined && { only: values.only.split(",").map(Number) }),
   };
   const {

@@ -3,10 +3,17 @@ import { type Random, randomOf } from "../fuzz/random.ts";
 import type { Build } from "./build.ts";
 import { CLIENT_KINDS, type ClientKind } from "./clients.ts";
 import type { Network } from "./database.ts";
+import { EARLIER } from "./earlier.ts";
 import { simulate } from "./simulation.ts";
 
 export type Action = { readonly at: number } & (
-  | { readonly kind: "client"; readonly does: ClientKind; readonly number: number }
+  | {
+      readonly kind: "client";
+      readonly does: ClientKind;
+      readonly number: number;
+      /** The key of what it has begun in an earlier release. */
+      readonly earlier?: string;
+    }
   /** At a call of its store, which happens or does not. */
   | {
       readonly kind: "crash";
@@ -31,23 +38,35 @@ export interface Case {
   readonly only?: readonly number[];
   /** What may happen, where that is less than all. */
   readonly kinds?: Partial<Kinds>;
+  /** Whether it begins with the rows of an earlier release, and half the steps. Default: one in four does. */
+  readonly earlier?: boolean | undefined;
 }
 
 export const BREAKING = ["crash", "crash", "crash", "stop", "reload", "cut", "freeze", "jump", "network"] as const;
 const LAST_MS = 10_000;
 
-export function planOf({ seed, steps, only, kinds: given = {} }: Case): Action[] {
+export function planOf(one: Case): Action[] {
+  const { seed, steps, only, kinds: given = {} } = one;
   const random = randomOf(seed);
   // Some of the seeds break nothing, where that is not what they are for.
   const breaking = random.pick(given.faults === undefined ? [0, 0.1, 0.3, 0.5] : [0.3, 0.5]);
   // And some have one kind of client or fault alone: what needs several of a kind happens there.
   const alone = <T>(all: readonly T[]): readonly T[] => (random.chance(0.4) ? [random.pick(all)] : all);
   const kinds = { clients: alone(given.clients ?? CLIENT_KINDS), faults: alone(given.faults ?? BREAKING) };
-  const actions = Array.from({ length: steps }, (_, number) =>
-    actionOf(random, number, random.chance(breaking), kinds),
-  );
+  const left = leftFor(one);
+  // Those clients are a load as well.
+  const length = left.length === 0 ? steps : Math.ceil(steps / 2);
+  const actions = Array.from({ length }, (_, number) => actionOf(random, number, random.chance(breaking), kinds));
+  for (const { does, key } of left) {
+    const number = actions.length;
+    actions.push({ at: random.below(LAST_MS), kind: "client", does, number, earlier: key });
+  }
   return only === undefined ? actions : actions.filter((_, number) => only.includes(number));
 }
+
+/** What has begun in an earlier release. Each has a client, or it would be left as it is. */
+const leftFor = ({ seed, kinds = {}, earlier = kinds.clients === undefined && seed % 4 === 0 }: Case) =>
+  earlier ? EARLIER.left : [];
 
 export interface Kinds {
   readonly clients: readonly ClientKind[];
@@ -90,12 +109,13 @@ const kindOf = (complaint: string | null): string | null =>
     .replaceAll(/\S*\d\S*/g, "") ?? null;
 
 /** Leaves out of a case that fails what it does not need. */
-export async function shrink(build: Build, { seed, steps, only, kinds = {} }: Case): Promise<Case> {
+export async function shrink(build: Build, one: Case): Promise<Case> {
+  const { only } = one;
   const complaintOf = async (kept: readonly number[] | undefined) =>
-    kindOf((await simulate(build, seed, planOf({ seed, steps, kinds, ...(kept && { only: kept }) }))).complaint);
+    kindOf((await simulate(build, one.seed, planOf({ ...one, ...(kept && { only: kept }) }))).complaint);
   const wanted = await complaintOf(only);
   const fails = async (kept: readonly number[]) => (await complaintOf(kept)) === wanted;
-  let kept = only ?? Array.from({ length: steps }, (_, number) => number);
+  let kept = only ?? planOf(one).map((_, number) => number);
   for (let size = Math.ceil(kept.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
     for (let from = 0; from < kept.length; ) {
       const fewer = [...kept.slice(0, from), ...kept.slice(from + size)];
@@ -103,5 +123,5 @@ export async function shrink(build: Build, { seed, steps, only, kinds = {} }: Ca
       else from += size;
     }
   }
-  return { seed, steps, kinds, only: kept };
+  return { ...one, only: kept };
 }

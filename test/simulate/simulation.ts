@@ -6,6 +6,7 @@ import { type InjectedReply, type InjectOptions, inject } from "../support/injec
 import type { Build, Inside } from "./build.ts";
 import { startClient } from "./clients.ts";
 import { Database } from "./database.ts";
+import { beginningOf, EARLIER, type Earlier } from "./earlier.ts";
 import { CONFIG, manifestText } from "./manifest.ts";
 import type { Action } from "./plan.ts";
 import type { SimulatedProcess } from "./process.ts";
@@ -24,7 +25,8 @@ const REST_MS = 20_000;
 const EXECUTION = /@(\d+):/;
 
 interface Happened {
-  readonly process: SimulatedProcess;
+  /** Null for one of an earlier release, which was killed. */
+  readonly process: SimulatedProcess | null;
   readonly at: number;
   readonly detail: unknown;
 }
@@ -109,8 +111,12 @@ export class Simulation {
   readonly atRest: (() => Promise<void>)[] = [];
   #left = 0;
 
-  constructor(seed: number, build: Build, rows: Store) {
-    this.world = new World(seed);
+  readonly #earlier: Earlier | null;
+
+  /** @param earlier what it begins with */
+  constructor(seed: number, build: Build, rows: Store, earlier: Earlier | null) {
+    this.world = new World(seed, earlier === null ? undefined : beginningOf(earlier, seed));
+    this.#earlier = earlier;
     this.database = new Database(this.world, rows);
     const shape = this.world.random("shape");
     const count = 1 + shape.below(3);
@@ -120,6 +126,12 @@ export class Simulation {
   async play(actions: readonly Action[]): Promise<void> {
     const { world, services } = this;
     const skews = world.random("skews");
+    if (this.#earlier !== null) {
+      const { rows, effects } = this.#earlier;
+      await this.database.begin(rows);
+      for (const [kind, key, detail] of effects)
+        this.#add(kind, key, { process: null, at: -1, detail: detail ?? undefined });
+    }
     for (const service of services) service.start(skews.chance(0.5) ? 0 : skews.below(20_000) - 10_000);
     const booted = await world.run(() => services.every(({ running }) => running !== null), BOOT_MS);
     if (!booted) return world.complain("the services do not start");
@@ -153,7 +165,12 @@ export class Simulation {
     }
     switch (action.kind) {
       case "client":
-        startClient(this, action.does, action.number).then(
+        startClient(
+          this,
+          action.does,
+          action.number,
+          this.#earlier?.left.find(({ key }) => key === action.earlier),
+        ).then(
           () => this.#left--,
           (error) => world.complain(`client ${action.number}: ${(error as Error).stack}`),
         );
@@ -241,10 +258,14 @@ export class Simulation {
       execution === undefined || !kind.endsWith(" begins") || !this.database.isWithAnother(process, Number(execution)),
       () => `${process.name} begins ${kind} ${key}, which another has taken up`,
     );
+    this.#add(kind, key, { process, at: this.world.now, detail });
+  }
+
+  #add(kind: string, key: string, happened: Happened): void {
     const name = `${kind} ${key}`;
     const list = this.#happened.get(name) ?? [];
     this.#happened.set(name, list);
-    list.push({ process, at: this.world.now, detail });
+    list.push(happened);
   }
 
   /** Whether something was wrong with any process since then. */
@@ -266,7 +287,10 @@ export class Simulation {
     const list = this.effects(kind, key);
     const keys = new Set(list.map(({ detail }) => detail));
     this.world.require(keys.size <= 1, () => `${kind} ${key} was called with several keys: ${[...keys]}`);
-    const unexplained = list.slice(1).filter(({ at }, index) => !list[index]!.process.wasFaulty(list[index]!.at, at));
+    const unexplained = list.slice(1).filter(({ at }, index) => {
+      const before = list[index]!;
+      return before.process !== null && !before.process.wasFaulty(before.at, at);
+    });
     this.world.require(
       unexplained.length < attempts,
       () => `${kind} ${key} was called ${list.length} times, and nothing was wrong`,
@@ -311,7 +335,8 @@ export async function simulate(
   actions: readonly Action[],
   { onLine, rows = createMemoryStore() }: SimulateOptions = {},
 ): Promise<Outcome> {
-  const simulation = new Simulation(seed, build, rows);
+  const earlier = actions.some((action) => "earlier" in action) ? EARLIER : null;
+  const simulation = new Simulation(seed, build, rows, earlier);
   const { world } = simulation;
   world.onLine = onLine;
   const rejected = (error: unknown) =>

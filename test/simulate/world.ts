@@ -10,13 +10,14 @@ interface Event {
   run: (() => void) | null;
 }
 
-/** When a simulation begins, in milliseconds since 1970. */
+/** When a simulation begins that begins with no rows. */
 const BEGINNING = Date.UTC(2026, 0, 1);
 
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 export class World {
   readonly seed: number;
+  readonly #beginning: number;
   /** True time, in milliseconds since the beginning. */
   now = 0;
   /** Called with each line of the trace. */
@@ -30,8 +31,10 @@ export class World {
   readonly #queue: Event[] = [];
   #number = 0;
 
-  constructor(seed: number) {
+  /** @param beginning in milliseconds since 1970 */
+  constructor(seed: number, beginning: number = BEGINNING) {
     this.seed = seed;
+    this.#beginning = beginning;
   }
 
   /** Choices of its own for each name, so that what one part does moves none of the others. */
@@ -40,7 +43,7 @@ export class World {
   }
 
   systemTime(): number {
-    return BEGINNING + this.now;
+    return this.#beginning + this.now;
   }
 
   trace(line: string): void {
