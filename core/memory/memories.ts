@@ -15,7 +15,8 @@ import { deleteConversation, discardUnfinishedCopies } from "./conversations/cre
 import type { Domain, OnDelete } from "./domain.ts";
 import { RecentMessages } from "./messages/recent.ts";
 import { createSaver } from "./messages/save.ts";
-import { ConversationGone, Conversations, type Known } from "./records/directory.ts";
+import type { Stored } from "./records/conversation.ts";
+import { ConversationGone, Conversations } from "./records/directory.ts";
 import { asMemory, type Memory } from "./scoped.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-memory/content.ts";
@@ -31,7 +32,7 @@ class VolatileConversations {
   readonly #store: Store;
   readonly #logger: Logger | undefined;
   /** Conversations by number, the least recently changed first. */
-  readonly #used = new Map<number, Known>();
+  readonly #used = new Map<number, Stored>();
   #isMakingRoom = false;
   #hasWarned = false;
 
@@ -41,9 +42,9 @@ class VolatileConversations {
   }
 
   /** Called for every conversation that changes, or is read from the store. */
-  use(domain: Domain, { memory, number, id, ownId, userId }: Known): void {
+  use(domain: Domain, { memory, number, id, ownId, userId, resourceId, updatedAt, revision }: Stored): void {
     this.#used.delete(number);
-    this.#used.set(number, { memory, number, id, ownId, userId });
+    this.#used.set(number, { memory, number, id, ownId, userId, resourceId, updatedAt, revision });
     this.makeRoom(domain);
   }
 
@@ -164,7 +165,7 @@ async function createDomain(
   const recent = new RecentMessages(store);
   const bound = isVolatile(store) ? new VolatileConversations(store, logger) : undefined;
   const usage = bound && {
-    use: (known: Known) => bound.use(domain, known),
+    use: (stored: Stored) => bound.use(domain, stored),
     forget: (number: number) => bound.forget(number),
   };
   const domain: Domain = {

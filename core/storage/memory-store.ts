@@ -1,7 +1,7 @@
 /** The store of `memory:`, which ends with the process. Commits are applied synchronously, so that they are atomic. */
 import { CommitConflict } from "../lib/errors.ts";
 import { excerpt, joinRows } from "./bounded-reader.ts";
-import { addToCounter, checkCommit, checkKey, checkRange, checkTail, keyBounds, prefixEnd } from "./keys.ts";
+import { addToCounter, checkCommit, checkKey, checkRange, checkTail, keyBounds } from "./keys.ts";
 import type { Commit, Range, Row, Store } from "./store.ts";
 
 /** The slot of a key. A write replaces the row in it, so that rows that were returned before do not change. */
@@ -10,12 +10,6 @@ interface Slot {
   row: Row;
   /** What the row takes; weighed once, when it is written. */
   bytes: number;
-  readonly space: Space;
-}
-
-/** All rows whose keys begin alike, up to the first slash. */
-interface Space {
-  bytes: number;
 }
 
 /** A full block is split in two. Large enough that there are few blocks, small enough that inserting into one is cheap. */
@@ -23,99 +17,61 @@ const BLOCK_SIZE = 512;
 /** What a row takes beside its texts: its objects, and its places in the map and in a block. */
 const BYTES_PER_ROW = 200;
 
-/** Rows in memory, sorted by key: blocks of some hundred rows that are found by bisection, and a map for single keys. */
-export class SortedRows {
-  #slots = new Map<string, Slot>();
+/**
+ * The rows whose keys begin alike, sorted by key: blocks of some hundred rows that are found by bisection, and a map for single keys. Most
+ * new keys are greater than all others of their space.
+ */
+class Space {
+  /** About how many bytes the rows take. */
+  bytes = 0;
+  readonly #slots = new Map<string, Slot>();
   /** No block is empty, unless it is the only one. */
-  #blocks: Slot[][] = [[]];
-  readonly #spaces = new Map<string, Space>();
-
-  get size(): number {
-    return this.#slots.size;
-  }
-
-  /** About how many bytes the rows of a space take. */
-  bytes(space: string): number {
-    return this.#spaces.get(space)?.bytes ?? 0;
-  }
+  readonly #blocks: Slot[][] = [[]];
 
   get(key: string): Row | undefined {
-    return this.#slots.get(key)?.row;
+    return this.#isGreatest(key) ? undefined : this.#slots.get(key)?.row;
+  }
+
+  /** Whether it is greater than all keys. */
+  #isGreatest(key: string): boolean {
+    const slot = this.#blocks.at(-1)!.at(-1);
+    return slot === undefined || slot.key < key;
   }
 
   set(row: Row): void {
-    const known = this.#slots.get(row.key);
+    const { key } = row;
     const bytes = bytesOf(row);
+    const isGreatest = this.#isGreatest(key);
+    const known = isGreatest ? undefined : this.#slots.get(key);
+    this.bytes += bytes - (known?.bytes ?? 0);
     if (known !== undefined) {
-      known.space.bytes += bytes - known.bytes;
       known.bytes = bytes;
       known.row = row;
       return;
     }
-    const space = this.#spaceOf(row.key);
-    space.bytes += bytes;
-    const slot: Slot = { key: row.key, row, bytes, space };
-    this.#slots.set(row.key, slot);
-    const at = this.#findBlock(row.key);
+    const slot: Slot = { key, row, bytes };
+    this.#slots.set(key, slot);
+    const at = isGreatest ? this.#blocks.length - 1 : this.#findBlock(key);
     const block = this.#blocks[at] as Slot[];
-    const index = lowerBound(block, row.key);
-    if (index === block.length) block.push(slot);
-    else block.splice(index, 0, slot);
-    if (block.length < BLOCK_SIZE) return;
-    // Rising keys are appended at the end: then the block stays nearly full.
-    const cut = index === block.length - 1 ? BLOCK_SIZE - 16 : BLOCK_SIZE / 2;
-    this.#blocks.splice(at + 1, 0, block.splice(cut));
+    block.splice(isGreatest ? block.length : lowerBound(block, key), 0, slot);
+    // Rising keys leave full blocks behind.
+    if (block.length > BLOCK_SIZE)
+      this.#blocks.splice(at + 1, 0, block.splice(isGreatest ? BLOCK_SIZE : BLOCK_SIZE / 2));
   }
 
   delete(key: string): void {
     const known = this.#slots.get(key);
     if (known === undefined) return;
     this.#slots.delete(key);
-    known.space.bytes -= known.bytes;
+    this.bytes -= known.bytes;
     const at = this.#findBlock(key);
     const block = this.#blocks[at] as Slot[];
     block.splice(lowerBound(block, key), 1);
     if (block.length === 0 && this.#blocks.length > 1) this.#blocks.splice(at, 1);
   }
 
-  #spaceOf(key: string): Space {
-    const name = key.slice(0, key.indexOf("/") + 1);
-    let space = this.#spaces.get(name);
-    if (space === undefined) {
-      space = { bytes: 0 };
-      this.#spaces.set(name, space);
-    }
-    return space;
-  }
-
-  /** Rows of the range, in its order. */
-  scan(range: Range): Row[] {
-    const { low, high } = keyBounds(range);
-    const { reverse = false, limit } = range;
-    let skip = range.skip ?? 0;
-    const rows: Row[] = [];
-    for (const { key, row } of reverse ? this.#down(high) : this.#up(low)) {
-      if (reverse ? key < low : key >= high) break;
-      if (skip-- > 0) continue;
-      if (rows.length >= limit) break;
-      rows.push(row);
-    }
-    return rows;
-  }
-
-  /** Keys that begin with `prefix`. */
-  keys(prefix: string): string[] {
-    const end = prefixEnd(prefix);
-    const keys: string[] = [];
-    for (const { key } of this.#up(prefix)) {
-      if (key >= end) break;
-      keys.push(key);
-    }
-    return keys;
-  }
-
   /** From the first key that is not less than `from`. */
-  *#up(from: string): Generator<Slot> {
+  *up(from: string): Generator<Slot> {
     let at = this.#findBlock(from);
     let index = lowerBound(this.#blocks[at] as Slot[], from);
     for (; at < this.#blocks.length; at++, index = 0) {
@@ -125,7 +81,7 @@ export class SortedRows {
   }
 
   /** From the last key that is less than `before`, downwards. */
-  *#down(before: string): Generator<Slot> {
+  *down(before: string): Generator<Slot> {
     let at = this.#findBlock(before);
     let index = lowerBound(this.#blocks[at] as Slot[], before) - 1;
     for (; ; index = (this.#blocks[at] as Slot[]).length - 1) {
@@ -146,6 +102,68 @@ export class SortedRows {
       else high = middle - 1;
     }
     return low;
+  }
+}
+
+/** What the keys of a space begin with: all up to the first slash, and a key without one is alone. Their order is that of their keys. */
+const spaceOf = (key: string): string => key.slice(0, key.indexOf("/") + 1) || key;
+
+/** Rows in memory, sorted by key. */
+export class SortedRows {
+  readonly #spaces = new Map<string, Space>();
+
+  /** About how many bytes the rows of a space take. */
+  bytes(space: string): number {
+    return this.#spaces.get(space)?.bytes ?? 0;
+  }
+
+  get(key: string): Row | undefined {
+    return this.#spaces.get(spaceOf(key))?.get(key);
+  }
+
+  set(row: Row): void {
+    const name = spaceOf(row.key);
+    let space = this.#spaces.get(name);
+    if (space === undefined) {
+      space = new Space();
+      this.#spaces.set(name, space);
+    }
+    space.set(row);
+  }
+
+  delete(key: string): void {
+    this.#spaces.get(spaceOf(key))?.delete(key);
+  }
+
+  /** Rows of the range, in its order. */
+  scan(range: Range): Row[] {
+    const { low, high } = keyBounds(range);
+    const { prefix, reverse = false, limit } = range;
+    let skip = range.skip ?? 0;
+    const rows: Row[] = [];
+    const spaces = this.#spacesOf(prefix);
+    for (const space of reverse ? spaces.reverse() : spaces) {
+      for (const { key, row } of reverse ? space.down(high) : space.up(low)) {
+        if (reverse ? key < low : key >= high) break;
+        if (skip-- > 0) continue;
+        if (rows.length >= limit) return rows;
+        rows.push(row);
+      }
+    }
+    return rows;
+  }
+
+  /** Keys that begin with `prefix`. */
+  keys(prefix: string): string[] {
+    return this.scan({ prefix, limit: Number.POSITIVE_INFINITY }).map(({ key }) => key);
+  }
+
+  /** Those that have keys which begin with `prefix`, in their order. */
+  #spacesOf(prefix: string): Space[] {
+    const names = prefix.includes("/")
+      ? [spaceOf(prefix)]
+      : [...this.#spaces.keys()].filter((name) => name.startsWith(prefix)).sort();
+    return names.flatMap((name) => this.#spaces.get(name) ?? []);
   }
 }
 

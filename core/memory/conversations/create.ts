@@ -20,7 +20,7 @@ import {
 } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import { withFreeNumber } from "../../storage/sequence.ts";
-import { findIdPlaces, isShared, isVolatile } from "../../storage/store.ts";
+import { findIdPlaces, isShared } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { CloneOptions, NewConversation } from "../memory.ts";
 import { dropSummaryOf, findMessages, removeMessages, writeMessages } from "../messages/write.ts";
@@ -38,11 +38,11 @@ import {
   type PreparedMessage,
   parseMessage,
   removeConversation,
-  removeEmptyTotals,
   type Snapshot,
+  type Stored,
   searchableText,
 } from "../records/conversation.ts";
-import { type Known, retryOnConflict } from "../records/directory.ts";
+import { retryOnConflict } from "../records/directory.ts";
 import { createDraft, type Draft } from "../semantic/semantic.ts";
 
 /** A conversation that is not stored yet. */
@@ -147,14 +147,14 @@ export const conversationIdTaken = (id: string): ServiceError =>
 // Deleting conversations and messages, with everything that belongs to them, in one commit.
 
 /** @throws ConversationGone when it has been deleted already */
-export function deleteConversation(domain: Domain, found: Known): Promise<void> {
+export function deleteConversation(domain: Domain, found: Stored): Promise<void> {
   return domain.mutex.run([found.number], () =>
     retryOnConflict(async (reload) => {
       const { conversations, semantic, store } = domain;
-      const conversation = await conversations.current(found, reload);
+      const conversation = reload ? await conversations.current(found, true) : found;
       const { memory, number, userId } = conversation;
       const draft = createDraft();
-      removeConversation(draft, conversation);
+      await removeConversation(store, draft, conversation);
       draft.delete.push(idRowKey(conversation));
       draft.clear.push(conversationRows(number));
       const index = semantic.get(memory);
@@ -162,7 +162,6 @@ export function deleteConversation(domain: Domain, found: Known): Promise<void> 
       await store.commit(draft);
       conversations.forget(conversation);
       index?.committed();
-      if (isVolatile(store)) await removeEmptyTotals(store, conversation);
       await domain.onDelete?.(conversation);
     }),
   );

@@ -17,7 +17,7 @@ import {
   userIndex,
   userTotal,
 } from "../../storage/keys.ts";
-import { type IdPlace, type Row, removeUnchanged, type Store } from "../../storage/store.ts";
+import { type IdPlace, isVolatile, type Row, type Store } from "../../storage/store.ts";
 import type { NewMessage } from "../memory.ts";
 import type { Draft, MessagePlace } from "../semantic/semantic.ts";
 
@@ -40,6 +40,9 @@ export interface Snapshot {
   readonly head: string;
   readonly revision: number;
 }
+
+/** What is needed to find its rows, and those that lead to it. */
+export type Stored = Omit<Snapshot, "messages" | "latest" | "head">;
 
 const UPDATED_AT = '"updatedAt":"';
 /** Length of the end of the text: `2026-11-20T08:12:36.000Z"}`. */
@@ -279,19 +282,21 @@ export function changeConversation(draft: Draft, before: Snapshot, after: Change
 }
 
 /** Removes a conversation from the indexes. The caller deletes its own rows. */
-export function removeConversation(draft: Draft, conversation: Snapshot): void {
+export async function removeConversation(store: Store, draft: Draft, conversation: Stored): Promise<void> {
   const { memory, number, userId, resourceId, revision } = conversation;
   draft.expect.push([conversationKey(number), revision]);
   draft.of.push(conversation);
   deleteEntries(draft, conversation);
-  draft.add.push([userTotal(memory, userId), -1], [resourceTotal(memory, resourceId), -1]);
-}
-
-/** Counters of nothing, which take room in a store that ends with the process. Without a row they count from 0 as well. */
-export async function removeEmptyTotals(store: Store, { memory, userId, resourceId }: Snapshot): Promise<void> {
-  for (const key of [userTotal(memory, userId), resourceTotal(memory, resourceId)]) {
-    const row = await store.get(key);
-    if (row?.value === "0") await removeUnchanged(store, row);
+  const totals = [userTotal(memory, userId), resourceTotal(memory, resourceId)];
+  // Counters of nothing take room in a store that ends with the process. Without a row they count from 0 as well.
+  const rows = isVolatile(store) ? await store.getMany(totals) : [];
+  for (const [index, key] of totals.entries()) {
+    const row = rows[index];
+    if (row?.value !== "1") draft.add.push([key, -1]);
+    else {
+      draft.expect.push([key, row.revision]);
+      draft.delete.push(key);
+    }
   }
 }
 
@@ -303,7 +308,7 @@ function putEntries(draft: Draft, { memory, number, userId, resourceId, updatedA
   );
 }
 
-function deleteEntries(draft: Draft, { memory, number, userId, resourceId, updatedAt }: Change): void {
+function deleteEntries(draft: Draft, { memory, number, userId, resourceId, updatedAt }: Stored): void {
   const entry = indexEntry(updatedAt, number);
   draft.delete.push(userIndex(memory, userId) + entry, resourceIndex(memory, resourceId) + entry);
 }

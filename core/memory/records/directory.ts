@@ -3,7 +3,14 @@ import { CommitConflict, invalid, quoted, ServiceError, unavailable } from "../.
 import { RecentMap } from "../../lib/recent-map.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import { findIdPlace, findIdPlaces, type IdPlace, type IdSpaces, type Row, type Store } from "../../storage/store.ts";
-import { type ConversationRef, conversationIdentity, isRowOf, parseSnapshot, type Snapshot } from "./conversation.ts";
+import {
+  type ConversationRef,
+  conversationIdentity,
+  isRowOf,
+  parseSnapshot,
+  type Snapshot,
+  type Stored,
+} from "./conversation.ts";
 
 /** Of the snapshots in each of the two generations of the cache: some ten thousand. */
 const MAX_SNAPSHOT_BYTES = 5 * 1024 * 1024;
@@ -27,7 +34,7 @@ export type Known = ConversationRef & { readonly number: number };
 
 /** Is notified of conversations that are used or removed. */
 interface Usage {
-  use(conversation: Known): void;
+  use(conversation: Stored): void;
   forget(number: number): void;
 }
 

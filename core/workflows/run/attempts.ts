@@ -56,16 +56,19 @@ export type RunSteps = (
 ) => Promise<Outcome>;
 
 export function createFrame({ state }: Execution, input: unknown, workflow: StepsOfWorkflow): Frame {
-  const outputs = Object.create(null) as Record<string, unknown>;
-  const visit = (list: readonly Step[]): void => {
+  const steps = Object.create(null) as Frame["steps"];
+  if (state.steps.size > 0) addOutputs(steps, state, listsOf(workflow));
+  return { input, steps };
+}
+
+function addOutputs(outputs: Frame["steps"], state: Execution["state"], lists: Iterable<readonly Step[]>): void {
+  for (const list of lists) {
     for (const step of list) {
       const known = state.steps.get(step.path);
       if (known?.status === "done" || known?.status === "skipped") outputs[step.id] = state.values.get(known.output);
-      for (const inner of listsInside(step)) visit(inner);
+      addOutputs(outputs, state, listsInside(step));
     }
-  };
-  for (const list of listsOf(workflow)) visit(list);
-  return { input, steps: outputs };
+  }
 }
 
 export function expressionScope(execution: Execution, frame: Frame, data: unknown): StepScope {

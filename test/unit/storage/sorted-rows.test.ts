@@ -6,6 +6,8 @@ import fc from "fast-check";
 import { SortedRows } from "../../../core/storage/memory-store.ts";
 
 const keyOf = (value: number) => `k/${String(value).padStart(6, "0")}`;
+const keysOf = (rows: SortedRows, prefix: string, reverse = false) =>
+  rows.scan({ prefix, limit: 1e9, reverse }).map(({ key }) => key);
 
 test("rows stay sorted and found through many insertions and deletions, of more than many blocks", () => {
   fc.assert(
@@ -27,11 +29,12 @@ test("rows stay sorted and found through many insertions and deletions, of more 
           rows.delete(key);
           wanted.delete(key);
         }
-        const sorted = [...wanted].sort();
-        assert.equal(rows.size, sorted.length);
-        assert.deepEqual(rows.keys("k/"), sorted);
-        const reverse = rows.scan({ prefix: "k/", limit: 1e9, reverse: true }).map(({ key }) => key);
-        assert.deepEqual(reverse, sorted.reverse());
+        const prefix = `k/00${gone}`;
+        for (const key of rows.keys(prefix)) rows.delete(key);
+        const sorted = [...wanted].filter((key) => !key.startsWith(prefix)).sort();
+        assert.deepEqual(keysOf(rows, "k/"), sorted);
+        assert.deepEqual(keysOf(rows, "k/", true), [...sorted].reverse());
+        for (const key of wanted) assert.equal(rows.get(key)?.key, key.startsWith(prefix) ? undefined : key);
       },
     ),
     { numRuns: 25 },
@@ -43,8 +46,24 @@ test("rows can all be deleted and begun anew", () => {
   for (let round = 0; round < 3; round++) {
     for (let index = 0; index < 2_000; index++) rows.set({ key: keyOf(index), value: "1", revision: round });
     for (const key of rows.keys("k/")) rows.delete(key);
-    assert.deepEqual([rows.size, rows.keys("k/"), rows.scan({ prefix: "k/", limit: 9, reverse: true })], [0, [], []]);
+    assert.deepEqual([rows.bytes("k/"), keysOf(rows, "k/"), keysOf(rows, "k/", true)], [0, [], []]);
   }
+});
+
+test("a prefix without a slash finds rows of all tables, in the order of their keys", () => {
+  const rows = new SortedRows();
+  const keys = ["a", "a!", "a!/2", "a/1", "a/1/2", "ab", "ab/1", "b/1"];
+  for (const key of [...keys].reverse()) rows.set({ key, value: "1", revision: 1 });
+  assert.deepEqual(keysOf(rows, "a"), keys.slice(0, -1));
+  assert.deepEqual(keysOf(rows, "a", true), keys.slice(0, -1).reverse());
+  const some = rows.scan({ prefix: "a", after: "a!", before: "ab/1", skip: 1, limit: 2 });
+  assert.deepEqual(
+    some.map(({ key }) => key),
+    ["a/1", "a/1/2"],
+  );
+  for (const key of rows.keys("a")) rows.delete(key);
+  assert.deepEqual(keysOf(rows, "b"), ["b/1"]);
+  assert.deepEqual(keysOf(rows, "a"), []);
 });
 
 test("SortedRows.bytes counts what rows take in the heap: short ones, long ones, and texts of which a single character is wide", () => {
