@@ -3,7 +3,7 @@ import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed, Uploads }
 import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import type { Heads } from "./heads.ts";
 import { normalizeAddress } from "./target.ts";
-import { bytesWithin, CORK_BYTES, UwsFlow, type UwsFlows, UwsStream } from "./uws-flow.ts";
+import { CORK_BYTES, sizeOf, UwsFlow, type UwsFlows, UwsStream } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
 import type { NativeResponse, Unanswered } from "./uws-native.ts";
 
@@ -18,8 +18,8 @@ export interface UwsListener {
   corked: UwsExchange | null;
   /** Null when there are no sockets. */
   readonly unanswered: Unanswered | null;
-  /** Whether the replies that this turn of the event loop has corked may be more than the addon's buffer takes, with one of so many bytes. */
-  mayOverflow(bytes: number): boolean;
+  /** Bytes of the whole replies that were corked by the addon in this turn of the event loop, or in some turns before it too. */
+  corkedBytes: number;
   /** True once the listener is stopping: every reply then closes its connection. */
   stopping: boolean;
   /** Reports an error of a callback: errors must not be thrown into native code. */
@@ -74,6 +74,8 @@ class LargeReply extends UwsFlow {
   }
 }
 
+/** What the addon adds to the head of a reply, about. */
+const ADDED_HEAD_BYTES = 128;
 const EMPTY = new Uint8Array(0);
 /** An empty comment that is sent with the head of an event stream: the addon sends no head without a chunk. */
 const FILLER = ":\n\n";
@@ -208,9 +210,12 @@ export class UwsExchange implements Exchange {
 
   private send(status: number, head: string, body: string | Uint8Array | null, close: boolean): void {
     const response = this.response!;
-    const size = body === null ? 0 : bytesWithin(CORK_BYTES - head.length, body);
-    if (size < 0 && !close && this.method !== "HEAD") {
-      this.large = new LargeReply(this.listener.flows, response, body!, () => this.leave());
+    const { listener } = this;
+    // A character is three bytes at most.
+    let size = head.length + (body === null ? 0 : body.length * 3);
+    if (size > CORK_BYTES) size = head.length + sizeOf(body!);
+    if (size > CORK_BYTES && !close && this.method !== "HEAD") {
+      this.large = new LargeReply(listener.flows, response, body!, () => this.leave());
       this.large.send(head);
       return;
     }
@@ -220,7 +225,16 @@ export class UwsExchange implements Exchange {
       return;
     }
     // A body that the addon loses has not ended the reply, and a reply without a listener ends the process.
-    if (this.listener.corked === this && this.listener.mayOverflow(head.length + size)) response.onAborted(nothing);
+    if (listener.corked === this) {
+      listener.corkedBytes += size + ADDED_HEAD_BYTES;
+      if (listener.corkedBytes > CORK_BYTES) {
+        response.onAborted(() => {});
+        // The count begins anew only here: an immediate in each turn would be felt by each request.
+        setImmediate(() => {
+          listener.corkedBytes = 0;
+        });
+      }
+    }
     sendWhole(response, head, body ?? "", close);
   }
 
@@ -340,8 +354,6 @@ export class UwsExchange implements Exchange {
     return response;
   }
 }
-
-function nothing(): void {}
 
 function flushHead(exchange: UwsExchange): void {
   exchange.flushHead();

@@ -4,6 +4,7 @@
  * is in progress, and the limit of the manifest decides here which readers are disconnected.
  */
 import type { ListenOptions } from "../http/exchange.ts";
+import { Deferred } from "../lib/abortable.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
 /** How often the addon's timeout is restarted. The addon counts in steps of four seconds, so its ten seconds may be eight. */
@@ -111,14 +112,12 @@ export abstract class UwsFlow {
   #watch(): void {
     if (this.#watches) return;
     this.#watches = true;
-    this.response.onWritable(() => this.#writable());
-  }
-
-  /** With this listener the addon sends its own backlog only with the next write; even an empty cork triggers that. */
-  #writable(): boolean {
-    this.#lastProgress = this.#flows.now;
-    this.advance();
-    return true;
+    // With this listener the addon sends its own backlog only with the next write; even an empty cork triggers that.
+    this.response.onWritable(() => {
+      this.#lastProgress = this.#flows.now;
+      this.advance();
+      return true;
+    });
   }
 }
 
@@ -138,20 +137,18 @@ type Chunk = string | Uint8Array;
  * a new one for certain.
  */
 export class UwsStream extends UwsFlow {
-  /** Chunks that were not passed to the addon yet, and their bytes. */
+  /** What was not passed to the addon yet, in pieces that fit into a cork. */
   #waiting: Uint8Array[] = [];
-  #buffered = 0;
   /** Bytes of the chunk that the addon accepted but could not send completely. */
   #held = 0;
   /** Bytes that the cork still takes. */
   #room = CORK_BYTES;
   #ending: (() => void) | null = null;
-  #drain: Promise<void> | null = null;
-  #resolveDrain: (() => void) | null = null;
+  #drain: Deferred | null = null;
 
   /** Bytes that wait for the reader. */
   get behind(): number {
-    return this.corkIsFull ? 0 : this.#held + this.#buffered;
+    return this.corkIsFull ? 0 : this.#waiting.reduce((bytes, piece) => bytes + piece.length, this.#held);
   }
 
   /** Sends status and headers. The response must be corked. */
@@ -163,33 +160,22 @@ export class UwsStream extends UwsFlow {
   /** The response must be corked. False when the chunk has to wait; it is accepted all the same. */
   write(chunk: Chunk): boolean {
     if (!this.blocked) {
-      if (this.#takesRoom(chunk)) {
-        if (this.response.write(chunk)) return true;
-        this.#held = sizeOf(chunk);
-        this.block();
-        return false;
-      }
+      const size = sizeOf(chunk);
+      if (this.#takes(size)) return this.#pass(chunk, size);
       this.blocked = true;
-      this.corkIsFull = true;
-      setImmediate(goOn, this);
+      setImmediate(() => {
+        if (this.corkIsFull) this.advance();
+      });
     }
     const bytes = typeof chunk === "string" ? Buffer.from(chunk) : chunk;
-    this.#waiting.push(bytes);
-    this.#buffered += bytes.length;
+    for (let at = 0; at < bytes.length; at += CORK_BYTES) this.#waiting.push(bytes.subarray(at, at + CORK_BYTES));
     return false;
-  }
-
-  /** A new turn of the event loop has a new cork. */
-  goOn(): void {
-    if (this.corkIsFull) this.advance();
   }
 
   drained(): Promise<void> {
     if (!this.blocked) return Promise.resolve();
-    this.#drain ??= new Promise((resolve) => {
-      this.#resolveDrain = resolve;
-    });
-    return this.#drain;
+    this.#drain ??= new Deferred();
+    return this.#drain.promise;
   }
 
   /** False when chunks wait: then `finish` is called, corked, when all of them were passed to the addon. */
@@ -201,61 +187,39 @@ export class UwsStream extends UwsFlow {
   }
 
   resolveDrained(): void {
+    this.#drain?.resolve();
     this.#drain = null;
-    this.#resolveDrain?.();
-    this.#resolveDrain = null;
   }
 
   protected push(): boolean {
     this.#held = 0;
     this.#room = CORK_BYTES;
     const waiting = this.#waiting;
-    for (let at = 0; at < waiting.length; ) {
-      const chunk = waiting[at]!;
-      // A chunk that is larger than a cork goes in pieces, each in a cork of its own.
-      const piece = chunk.length > CORK_BYTES ? chunk.subarray(0, CORK_BYTES) : chunk;
-      if (!this.#takesRoom(piece)) {
-        this.#waiting = waiting.slice(at);
-        this.corkIsFull = true;
-        return false;
-      }
-      this.#buffered -= piece.length;
-      if (piece === chunk) at++;
-      else waiting[at] = chunk.subarray(piece.length);
-      if (!this.response.write(piece)) {
-        this.#waiting = waiting.slice(at);
-        this.#held = piece.length;
-        this.block();
-        return false;
-      }
-    }
-    this.#waiting = [];
+    let at = 0;
+    while (this.#held === 0 && at < waiting.length && this.#takes(waiting[at]!.length)) this.#pass(waiting[at++]!);
+    this.#waiting = waiting.slice(at);
+    if (this.corkIsFull || this.#held > 0) return false;
     if (this.#ending !== null) this.#ending();
     else this.resolveDrained();
     return true;
   }
 
-  /** Whether the chunk fits into the cork, which then has so much less room. */
-  #takesRoom(chunk: Chunk): boolean {
-    const size = bytesWithin(this.#room, chunk);
-    if (size < 0) return false;
+  /** Whether so many bytes fit into the cork, which then has so much less room. */
+  #takes(size: number): boolean {
+    this.corkIsFull = size > this.#room;
     this.#room -= size + CHUNK_HEAD_BYTES;
-    return true;
+    return !this.corkIsFull;
+  }
+
+  /** False when the addon could not send all of the chunk. */
+  #pass(chunk: Chunk, size = chunk.length): boolean {
+    if (this.response.write(chunk)) return true;
+    this.#held = size;
+    this.block();
+    return false;
   }
 }
 
-/** How many bytes the chunk is, or a little more; -1 when that is more than `room`. */
-export function bytesWithin(room: number, chunk: Chunk): number {
-  // A character is three bytes at most.
-  let size = typeof chunk === "string" ? chunk.length * 3 : chunk.length;
-  if (size > room) size = sizeOf(chunk);
-  return size > room ? -1 : size;
-}
-
-function sizeOf(chunk: Chunk): number {
+export function sizeOf(chunk: Chunk): number {
   return typeof chunk === "string" ? Buffer.byteLength(chunk) : chunk.length;
-}
-
-function goOn(stream: UwsStream): void {
-  stream.goOn();
 }

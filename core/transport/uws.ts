@@ -18,7 +18,7 @@ import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
 import { UwsExchange, type UwsListener } from "./uws-exchange.ts";
-import { CORK_BYTES, UwsFlows } from "./uws-flow.ts";
+import { UwsFlows } from "./uws-flow.ts";
 import { type HeadProblem, UwsHead } from "./uws-head.ts";
 import {
   type Native,
@@ -239,15 +239,13 @@ function firstLine(cause: unknown): string {
   return (lines.find((line) => line.startsWith("Error: ")) ?? lines[0]!).replace(/^Error: /, "");
 }
 
-/** What the addon adds to the head of a reply, about. */
-const ADDED_HEAD_BYTES = 128;
-
 class UwsServer implements UwsListener, UwsSocketHost, Listening {
   readonly head = new UwsHead();
   readonly heads = new Heads();
   readonly flows: UwsFlows;
   reading: UwsExchange | null = null;
   corked: UwsExchange | null = null;
+  corkedBytes = 0;
   stopping = false;
   unanswered: Unanswered | null = null;
   port = 0;
@@ -257,8 +255,6 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
   readonly #options: ListenOptions;
   #socket: NativeListenSocket | null = null;
   #connections = 0;
-  /** Bytes of replies to any connection, since a turn of the event loop that is this one or before it. */
-  #corkedBytes = 0;
 
   constructor(native: Native, dispatch: Dispatch, options: ListenOptions) {
     this.#native = native;
@@ -294,19 +290,6 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
 
   get connections(): number {
     return this.#connections;
-  }
-
-  mayOverflow(bytes: number): boolean {
-    const before = this.#corkedBytes;
-    this.#corkedBytes = before + bytes + ADDED_HEAD_BYTES;
-    if (this.#corkedBytes <= CORK_BYTES) return false;
-    // Only now: an immediate for each turn is felt by each request.
-    if (before <= CORK_BYTES) {
-      setImmediate(() => {
-        this.#corkedBytes = 0;
-      });
-    }
-    return true;
   }
 
   onClosed(): void {
