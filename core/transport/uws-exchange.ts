@@ -3,7 +3,7 @@ import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed, Uploads }
 import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import type { Heads } from "./heads.ts";
 import { normalizeAddress } from "./target.ts";
-import { CORK_BYTES, sizeOf, UwsFlow, type UwsFlows, UwsStream } from "./uws-flow.ts";
+import { CORK_BYTES, chunkBytes, UwsFlow, type UwsFlows, UwsStream } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
 import type { NativeResponse, Unanswered } from "./uws-native.ts";
 
@@ -213,7 +213,7 @@ export class UwsExchange implements Exchange {
     const { listener } = this;
     // A character is three bytes at most.
     let size = head.length + (body === null ? 0 : body.length * 3);
-    if (size > CORK_BYTES) size = head.length + sizeOf(body!);
+    if (size > CORK_BYTES) size = head.length + chunkBytes(body!);
     if (size > CORK_BYTES && !close && this.method !== "HEAD") {
       this.large = new LargeReply(listener.flows, response, body!, () => this.leave());
       this.large.send(head);

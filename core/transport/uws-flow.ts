@@ -160,7 +160,7 @@ export class UwsStream extends UwsFlow {
   /** The response must be corked. False when the chunk has to wait; it is accepted all the same. */
   write(chunk: Chunk): boolean {
     if (!this.blocked) {
-      const size = sizeOf(chunk);
+      const size = chunkBytes(chunk);
       if (this.#takes(size)) return this.#pass(chunk, size);
       this.blocked = true;
       setImmediate(() => {
@@ -220,6 +220,6 @@ export class UwsStream extends UwsFlow {
   }
 }
 
-export function sizeOf(chunk: Chunk): number {
+export function chunkBytes(chunk: Chunk): number {
   return typeof chunk === "string" ? Buffer.byteLength(chunk) : chunk.length;
 }

@@ -33,8 +33,9 @@ const url = await postgres.createDatabase();
 // A call whose text says that it is held, and a step of an execution whose id names it, do not end before their process.
 const common = `
 import { appendFileSync } from "node:fs";
-export const effect = (...told) => appendFileSync(${JSON.stringify(effectsFile)}, JSON.stringify(told) + "\\n");
-export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const effect = (...told) => appendFileSync(${JSON.stringify(effectsFile)}, JSON.stringify(told) + "\\n");
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+export { effect, pause };
 `;
 const tool = (name: string, more: string) => `
 import { defineTool } from "#plugin";

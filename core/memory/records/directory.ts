@@ -30,7 +30,7 @@ export class ConversationGone extends Error {
 }
 
 /** What is needed to find the rows of a conversation. */
-export type Known = ConversationRef & { readonly number: number };
+type Known = ConversationRef & { readonly number: number };
 
 /** Is notified of conversations that are used or removed. */
 interface Usage {
