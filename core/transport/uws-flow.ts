@@ -97,7 +97,7 @@ export abstract class UwsFlow {
   }
 
   tick(now: number, stall: number): void {
-    if (this.blocked && now - this.#lastProgress > stall) {
+    if (this.blocked && !this.corkIsFull && now - this.#lastProgress > stall) {
       this.#flows.onStalled();
       this.response.close();
       return;
