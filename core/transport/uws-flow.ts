@@ -146,9 +146,9 @@ export class UwsStream extends UwsFlow {
   #ending: (() => void) | null = null;
   #drain: Deferred | null = null;
 
-  /** Bytes that wait for the reader. */
+  /** Bytes that wait. */
   get behind(): number {
-    return this.corkIsFull ? 0 : this.#waiting.reduce((bytes, piece) => bytes + piece.length, this.#held);
+    return this.#waiting.reduce((bytes, piece) => bytes + piece.length, this.#held);
   }
 
   /** Sends status and headers. The response must be corked. */
