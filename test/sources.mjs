@@ -75,7 +75,7 @@ export async function translateSources(folder) {
   const texts = new Map(outputFiles.map(({ path, text }) => [relative(".", path).replace(/\.js$/, ".ts"), text]));
   const modules = new Map(Object.values(metafile.outputs).map((output) => [output.entryPoint, output]));
   const together = [...importedBy(START, modules)];
-  // Node.js would read every map in every process, and look up each line of every stack that is asked for: a tenth of the run.
+  // Node.js would read every map in every process, and look up each line of every stack that is asked for.
   const plain = [...texts].map(([path, text]) => [path, text.slice(0, text.lastIndexOf("//# sourceMappingURL="))]);
   const joined = new Map([...plain, [TOGETHER, await bundle(together, modules)]]);
   together.forEach((path, index) => {

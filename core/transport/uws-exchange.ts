@@ -226,13 +226,15 @@ export class UwsExchange implements Exchange {
     }
     // A body that the addon loses has not ended the reply, and a reply without a listener ends the process.
     if (listener.corked === this) {
-      listener.corkedBytes += size + ADDED_HEAD_BYTES;
+      const before = listener.corkedBytes;
+      listener.corkedBytes = before + size + ADDED_HEAD_BYTES;
       if (listener.corkedBytes > CORK_BYTES) {
         response.onAborted(() => {});
         // The count begins anew only here: an immediate in each turn would be felt by each request.
-        setImmediate(() => {
-          listener.corkedBytes = 0;
-        });
+        if (before <= CORK_BYTES)
+          setImmediate(() => {
+            listener.corkedBytes = 0;
+          });
       }
     }
     sendWhole(response, head, body ?? "", close);
