@@ -1,6 +1,5 @@
 /** The command line, as a process: flags, exit codes, and what goes to which stream. */
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -11,6 +10,7 @@ import { transform } from "esbuild";
 import { type Call, CHECKOUT, PENSTOCK, penstock, ROOT, run, serve, signalGroup } from "./support/command-line.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
 import { onPort } from "./support/ports.ts";
+import { programMissing } from "./support/programs.ts";
 
 const QUIET =
   "name: Quiet\nproviders: { demo: { use: scripted, chunks: 100, delay: 100ms } }\nagents: { a: { model: demo/echo } }\n";
@@ -302,8 +302,8 @@ test("penstock: problems are in colour on a terminal, unless NO_COLOR is set, an
   const envs: Record<string, string>[] = [{}, { NO_COLOR: "1" }, { TERM: "xterm-256color" }];
   for (const env of envs) assert.equal((await penstock(["check"], { cwd, env })).stderr, `${line}\n`);
   const terminal = ["-qec", `"${process.execPath}" "${PENSTOCK}" check`, "/dev/null"];
-  if (spawnSync("script", ["--version"]).stdout?.includes("util-linux") !== true)
-    return t.skip("no script of util-linux here");
+  const missing = programMissing("script");
+  if (missing) return t.skip(missing);
   const coloured = await run("script", terminal, { cwd });
   assert.equal(coloured.stdout, `\u001b[31m${line}\u001b[0m\r\n`);
   const plain = await run("script", terminal, { cwd, env: { NO_COLOR: "1" } });

@@ -99,9 +99,13 @@ function bundle(name, mine) {
     "const loading = new Promise((resolve) => { loaded = resolve; });",
     "const alive = setInterval(() => {}, 60_000);",
     "before(() => loading);",
+    // Also when one cannot be imported: the run goes on at once, and says so.
+    "try {",
     ...imports,
+    "} finally {",
     "clearInterval(alive);",
     "loaded();",
+    "}",
   ];
   writeFileSync(path, `${lines.join("\n")}\n`);
   return path;

@@ -42,6 +42,12 @@ test("npm test: a test that runs although test/skips.mjs says that it cannot fai
   assert.deepEqual([other.code, other.stderr], [0, ""]);
 });
 
+test("npm test: a file that cannot be loaded fails the run at once, and says why", async (t) => {
+  const { code, stdout } = await runOne(t, "ends", '() => {}); throw new Error("not loaded"');
+  assert.equal(code, 1);
+  assert.match(stdout, /Error: not loaded/);
+});
+
 test("npm test: a test that fails fails the run", async (t) => {
   const { code } = await runOne(t, "fails", '() => { throw new Error("no"); }');
   assert.equal(code, 1);

@@ -19,6 +19,17 @@ function cannotMount() {
   return !mounted;
 }
 
+/** Programs that tests ask for, and the package that has each; such a test says `no PROGRAM on this machine` (support/programs.ts). */
+const PACKAGES = {
+  pgbouncer: "pgbouncer",
+  nginx: "nginx",
+  caddy: "caddy",
+  promtool: "prometheus",
+  cc: "gcc",
+  script: "util-linux",
+  "systemd-analyze": "systemd",
+};
+
 const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 /** `when` gets the binary of Node.js that runs the tests. A reason that many tests share stands as `said`, in the place of their titles. */
@@ -46,70 +57,15 @@ const SKIPS = [
       "store postgres behind PgBouncer in transaction mode: vectors are compared by pgvector",
     ],
   },
-  {
-    reason: "no pgbouncer: apt-get install pgbouncer",
-    when: () => lacks("pgbouncer"),
-    titles: [
-      "store postgres: three processes behind PgBouncer share two sessions, commits in one call: every read and commit is its own",
-      "store postgres: three processes behind PgBouncer share two sessions, commits in steps: every read and commit is its own",
-      "store postgres: a PgBouncer that refuses the bounds of sessions: the store works, and the log says where to set them",
-    ],
-  },
-  {
-    reason: "no nginx: apt-get install nginx",
-    when: () => lacks("nginx"),
-    titles: [
-      "behind nginx, over node: replies pass, and events arrive as they come",
-      "behind nginx below a base path: every link of the pages leads somewhere, /doc and cards say where",
-      "behind nginx as docs/deployment.md configures it: a trusted proxy says who asks, and by which address",
-      "docs/deploy/nginx.conf is sound to nginx, and passes on what docs/deployment.md says",
-    ],
-  },
-  {
-    reason: "no nginx: apt-get install nginx",
-    when: (node) => lacks("nginx") && !cannotLoad("uWebSockets.js", node),
-    titles: ["behind nginx, over uws: replies pass, and events arrive as they come"],
-  },
-  {
-    reason: "no caddy: apt-get install caddy",
-    when: () => lacks("caddy"),
-    titles: ["behind caddy, over node: replies pass, and events arrive as they come"],
-  },
-  {
-    reason: "no caddy: apt-get install caddy",
-    when: (node) => lacks("caddy") && !cannotLoad("uWebSockets.js", node),
-    titles: ["behind caddy, over uws: replies pass, and events arrive as they come"],
-  },
-  {
-    reason: "no promtool: apt-get install prometheus",
-    when: () => lacks("promtool"),
-    titles: [
-      "GET /metrics: promtool check metrics finds nothing",
-      "docs/deploy/alerts.yaml: promtool check rules finds nothing",
-    ],
-  },
-  {
-    reason: "no cc: apt-get install gcc",
-    when: (node) => lacks("cc") && !cannotLoad("uWebSockets.js", node),
-    titles: ["uws, over sockets that take nothing of one write and a part of another"],
-  },
-  {
-    reason: "no systemd-analyze",
-    when: () => lacks("systemd-analyze"),
-    titles: ["docs/deploy/penstock.service is sound to systemd, with the programs that are here"],
-  },
-  {
-    reason: "no script of util-linux",
-    when: () => !existsSync("/usr/bin/script"),
-    titles: [
-      "node core/penstock.js serve > on a terminal node core/penstock.js serve writes its log for people, and JSON with logs.format: json",
-      "penstock: problems are in colour on a terminal, unless NO_COLOR is set, and never in a pipe",
-    ],
-  },
+  ...Object.entries(PACKAGES).map(([program, name]) => ({
+    reason: `no ${program}: apt-get install ${name}`,
+    when: () => lacks(program),
+    said: new RegExp(`^no ${program} on this machine$`),
+  })),
   {
     reason: "uWebSockets.js has no binary for this Node.js and this platform",
     when: (node) => cannotLoad("uWebSockets.js", node),
-    titles: ["transport uws", "uws, over sockets that take nothing of one write and a part of another"],
+    said: /^uWebSockets.js does not load/,
   },
   {
     reason: "no small disk can be mounted: it takes root, and a container that permits it",

@@ -1,11 +1,12 @@
 /** A start from the sources: it serves, and it loads what a start needs and no more. */
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
+import { readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { build } from "esbuild";
 import { CHECKOUT, ROOT, serve } from "./support/command-line.ts";
 import { EXAMPLES, pluginFolder } from "./support/plugin-folder.ts";
+import { programMissing } from "./support/programs.ts";
 
 const MANIFEST = `
 name: Outside
@@ -28,13 +29,9 @@ const handle = (): never => { throw new ServiceError("conflict", "not now"); };
 export default defineRoute({ method: "GET", path: "/refuse", handle });
 `;
 
-/** For `skip`: util-linux has it on Linux. */
-const scriptMissing = () =>
-  process.platform === "linux" && existsSync("/usr/bin/script") ? false : "no /usr/bin/script of util-linux here";
-
 describe("penstock serve from its sources", () => {
   test("on a terminal penstock serve writes its log for people, and JSON with logs.format: json", {
-    skip: scriptMissing(),
+    skip: programMissing("script"),
   }, async (t) => {
     for (const [format, expected] of [
       ["auto", /\d\d:\d\d:\d\d\.\d{3} DEBUG .*operation=tools\.list/],

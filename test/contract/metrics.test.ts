@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { VERSION } from "../../core/lib/version.ts";
 import { type ParsedFamily, parseExposition, seriesName } from "../support/exposition.ts";
 import { FIXTURES } from "../support/fixtures.ts";
+import { programMissing } from "../support/programs.ts";
 import { RawClient, sleep } from "../support/raw-http.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 
@@ -276,10 +277,8 @@ test("docs/deploy: the dashboard and the alerts name metrics that GET /metrics h
   }
 });
 
-const promtool = spawnSync("promtool", ["--version"]).error === undefined;
-test("GET /metrics: promtool check metrics finds nothing", {
-  skip: promtool ? false : "no promtool: apt-get install prometheus",
-}, async () => {
+const skip = programMissing("promtool");
+test("GET /metrics: promtool check metrics finds nothing", { skip }, async () => {
   const { status, stdout, stderr } = spawnSync("promtool", ["check", "metrics"], {
     input: await (await get("/metrics")).text(),
     encoding: "utf8",
@@ -287,9 +286,7 @@ test("GET /metrics: promtool check metrics finds nothing", {
   assert.deepEqual([status, stdout, stderr], [0, "", ""]);
 });
 
-test("docs/deploy/alerts.yaml: promtool check rules finds nothing", {
-  skip: promtool ? false : "no promtool: apt-get install prometheus",
-}, () => {
+test("docs/deploy/alerts.yaml: promtool check rules finds nothing", { skip }, () => {
   const file = fileURLToPath(new URL("../../docs/deploy/alerts.yaml", import.meta.url));
   const { status, stdout } = spawnSync("promtool", ["check", "rules", "--lint-fatal", file], { encoding: "utf8" });
   assert.equal(status, 0, stdout);

@@ -9,10 +9,10 @@ import { parse, parseAllDocuments } from "yaml";
 import { build } from "../../core/codegen/build.ts";
 import { parseManifest } from "../../core/manifest/load.ts";
 import { ROOT, run, serve } from "../support/command-line.ts";
+import { programMissing } from "../support/programs.ts";
 import type { Loose } from "../support/served-upstream.ts";
 
 const read = (file: string) => readFileSync(join(ROOT, file), "utf8");
-const installed = (command: string) => spawnSync("which", [command]).status === 0;
 
 /** Seconds of `45s`. */
 const seconds = (text: string) => Number(/^(\d+)s$/.exec(text)?.[1]);
@@ -125,7 +125,8 @@ test("docs/deploy/nginx.conf is sound to nginx, and has the map and the server o
   assert.ok(shown!.length > 15, snippet);
   // The file has the brace of `http` too.
   assert.deepEqual(shipped, [...shown!, "}"]);
-  if (!installed("nginx")) return t.skip("nginx is not installed");
+  const missing = programMissing("nginx");
+  if (missing) return t.skip(missing);
   const folder = emptyFolder(t);
   const file = join(folder, "nginx.conf");
   writeFileSync(file, `pid ${folder}/pid; error_log stderr;\n${text.replace(/penstock-[12]:/g, "127.0.0.1:")}`);
@@ -138,7 +139,8 @@ test("docs/deploy/penstock.service is sound to systemd, with the programs that a
   const keys = [...text.matchAll(/^([A-Z]\w+)=/gm)].map(([, key]) => key!);
   for (const key of ["NoNewPrivileges", "ProtectSystem", "DynamicUser", "CapabilityBoundingSet", "SystemCallFilter"])
     assert.ok(keys.includes(key), key);
-  if (!installed("systemd-analyze")) return t.skip("systemd-analyze is not installed");
+  const missing = programMissing("systemd-analyze");
+  if (missing) return t.skip(missing);
   const file = join(emptyFolder(t), "penstock.service");
   writeFileSync(file, text.replaceAll("/usr/bin/node", process.execPath));
   const { status, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8" });

@@ -1,6 +1,6 @@
 /** The proxy snippets, run as they stand by the real proxies (only ports differ), in front of a real service. */
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -10,6 +10,7 @@ import { WebSocket } from "ws";
 import { heldModel } from "../support/held-model.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { onPort } from "../support/ports.ts";
+import { programMissing } from "../support/programs.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
@@ -36,8 +37,6 @@ const PROXIES: Proxy[] = [
     command: (file) => ["caddy", ["run", "--adapter", "caddyfile", "--config", file]],
   },
 ];
-
-const installed = (command: string) => spawnSync("which", [command]).status === 0;
 
 async function snippetOf(language: string): Promise<string> {
   const readme = await readFile(new URL("../../docs/deployment.md", import.meta.url), "utf8");
@@ -100,7 +99,7 @@ async function startProxy(
 for (const proxy of PROXIES) {
   const command = proxy.command("", "")[0];
   for (const transport of TRANSPORTS) {
-    const skip = installed(command) ? false : `${command} is not installed on this machine`;
+    const skip = programMissing(command);
     test(`behind ${command}, over ${transport}: replies pass, and events arrive as they come`, { skip }, async (t) => {
       const model = heldModel(t);
       model.hold("one two");
@@ -131,7 +130,7 @@ for (const proxy of PROXIES) {
 }
 
 const NGINX = PROXIES[0]!;
-const skip = installed("nginx") ? false : "nginx is not installed on this machine";
+const skip = programMissing("nginx");
 
 test("behind nginx as docs/deployment.md configures it: WS /ws opens, and a body of 3 MB reaches the service", {
   skip,

@@ -1,5 +1,5 @@
 /** PgBouncer in transaction mode before a PostgreSQL server. */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
@@ -7,12 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { programMissing } from "./programs.ts";
 
 /** The title of a skipped test says why. */
-export const NO_PGBOUNCER: string | false =
-  spawnSync("pgbouncer", ["--version"], { stdio: "ignore" }).status === 0
-    ? false
-    : "no pgbouncer on this machine: apt-get install pgbouncer";
+export const NO_PGBOUNCER = programMissing("pgbouncer");
 if (NO_PGBOUNCER !== false) console.error(`\n*** NOT TESTED BEHIND PGBOUNCER: ${NO_PGBOUNCER}\n`);
 
 const answers = (path: string) =>

@@ -1,6 +1,6 @@
 /** Sockets that take less than they are given, in a process whose `send` is replaced by one that does so all the time. */
 import assert from "node:assert/strict";
-import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { get } from "node:http";
@@ -9,15 +9,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
+import { programMissing } from "../support/programs.ts";
 import { chunksOf, wholeOf } from "../support/short-writes.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
-const hasCompiler = spawnSync("which", ["cc"]).status === 0;
-const skip = !TRANSPORTS.includes("uws")
-  ? "uWebSockets.js does not load on this machine"
-  : hasCompiler
-    ? false
-    : "no cc: apt-get install gcc";
+const skip = TRANSPORTS.includes("uws") ? programMissing("cc") : "uWebSockets.js does not load on this machine";
 
 async function read(port: number, path: string): Promise<Buffer> {
   const request = get({ host: "127.0.0.1", port, path, agent: false });
