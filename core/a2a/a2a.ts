@@ -1,6 +1,6 @@
 /** A2A in a service: its tasks, and who is told of them. The SDK is loaded with the first request. */
 import type { Logger } from "pino";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";

@@ -3,7 +3,7 @@
 import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
 import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedError } from "@a2a-js/sdk/errors";
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { Context, RawReply } from "../http/route.ts";

@@ -1,7 +1,7 @@
 /** A new task: its record, and what its agent is asked. */
 import { randomUUID } from "node:crypto";
-import type { KeptRequest } from "../agents/agent.ts";
 import { pushUiMessage } from "../agents/prompt/model-input.ts";
+import type { KeptRequest } from "../agents/run-requests.ts";
 import { ownerOf, type Principal, type Requester } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";

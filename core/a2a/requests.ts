@@ -25,7 +25,7 @@ import {
 import { TaskNotCancelableError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
 import type { A2ARequestHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import { defaults } from "../../generated/defaults.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import { ownerOf, type Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";

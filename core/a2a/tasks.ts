@@ -5,10 +5,10 @@
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import type { KeptRun } from "../agents/agent.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { PendingApproval } from "../agents/run/parts.ts";
+import type { KeptRun } from "../agents/run-requests.ts";
 import { requireValid } from "../http/decode.ts";
 import { EVERYTHING, mayAccess, type Principal, type Requester } from "../identity/principal.ts";
 import { CommitConflict, invalid, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";

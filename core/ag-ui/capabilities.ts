@@ -1,6 +1,6 @@
 /** `GET /agents/:id/ag-ui`: the capabilities of an agent in the format of AG-UI. */
 import type { AgUiCapabilities } from "../../generated/types.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 
 export function capabilitiesOf(agent: Agent, keepsState: boolean): AgUiCapabilities {
   const { name, description, tools, subAgents, memory } = agent.summary();

@@ -10,7 +10,7 @@ import type {
   Approval,
   GenerateOptions,
 } from "../../generated/types.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { EventPartSink } from "../agents/stream/raw.ts";
 import type { Service } from "../app/service.ts";

@@ -15,11 +15,10 @@ import { agentSpan } from "../observability/span.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { Keeping, RunKeeper } from "./agent.ts";
+import { Agent } from "./agent.ts";
 import { agentMemory, UPDATE_WORKING_MEMORY } from "./conversation/agent-memory.ts";
 import { openTurns, type Turns } from "./conversation/turn-queue.ts";
 import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
-import { Agent } from "./endpoints.ts";
 import type { AgentHistories } from "./history/history.ts";
 import { openHistories } from "./history/open.ts";
 import { Activity } from "./run/activity.ts";
@@ -40,6 +39,7 @@ import {
   toolSet,
 } from "./run/tool-set.ts";
 import { addUsage, unfinished } from "./run/usage.ts";
+import type { Keeping, RunKeeper } from "./run-requests.ts";
 
 // How an agent calls its sub-agents: through one tool, `delegate_task {agentId, task}`.
 

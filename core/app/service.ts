@@ -2,8 +2,8 @@
 import type { LimitState, ManifestValue, Reloaded, RouteState } from "../../generated/types.ts";
 import type { A2a } from "../a2a/a2a.ts";
 import { cardsOf } from "../a2a/cards.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { Turns } from "../agents/conversation/turn-queue.ts";
-import type { Agent } from "../agents/endpoints.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
 import type { LogNews } from "../api/sockets/log-news.ts";
 import type { Approvals } from "../approvals/approvals.ts";

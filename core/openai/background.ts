@@ -4,8 +4,8 @@
  * that reads it: both compute the same from the journal.
  */
 import type { Logger } from "pino";
-import type { KeptStart } from "../agents/agent.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
+import type { KeptStart } from "../agents/run-requests.ts";
 import { hearing } from "../agents/stream/raw.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";

@@ -2,11 +2,11 @@
 import { randomUUID } from "node:crypto";
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { ChatCompletionRequest, GenerateOptions } from "../../generated/types.ts";
-import type { ProtocolRun } from "../agents/agent.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
+import type { ProtocolRun } from "../agents/run-requests.ts";
 import type { RawReply } from "../http/route.ts";
 import { systemTime } from "../lib/clock.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";

@@ -1,8 +1,8 @@
 /** `POST /v1/responses/compact`: the agent's model summarizes a conversation, which continues after the summary. */
 import { randomUUID } from "node:crypto";
 import type { CompactResponseRequest } from "../../generated/types.ts";
+import type { Agent } from "../agents/agent.ts";
 import { TooLongToSumUp } from "../agents/conversation/write-summary.ts";
-import type { Agent } from "../agents/endpoints.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import { systemTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";

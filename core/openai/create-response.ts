@@ -1,8 +1,8 @@
 /** `POST /v1/responses`: an agent answers items, and stored responses can be continued. */
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { ProtocolRun } from "../agents/agent.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
+import type { ProtocolRun } from "../agents/run-requests.ts";
 import type { RawReply } from "../http/route.ts";
 import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { inOwnWords, jsonReply } from "./errors.ts";

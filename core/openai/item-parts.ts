@@ -3,7 +3,7 @@ import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { summarySection } from "../agents/conversation/recall.ts";
 import { filePart } from "../agents/prompt/file-data.ts";
 import { CALL_WAITS } from "../agents/prompt/model-input.ts";
-import { toolOutput } from "../agents/prompt/results.ts";
+import { resultOutput } from "../agents/prompt/results.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
@@ -78,7 +78,7 @@ function readParts(item: ConversationItem, path: string, open: OpenCalls): reado
       const call = { toolCallId: item.call_id, toolName: item.name };
       const input = parseArguments(item.arguments, `${path}.arguments`);
       const given = item.status === "in_progress" ? CALL_WAITS : item.output;
-      const output = item.error === null ? toolOutput(given) : { type: "error-text", value: item.error };
+      const output = item.error === null ? resultOutput(given) : { type: "error-text", value: item.error };
       return [
         { type: "tool-call", ...call, input, ...carried },
         { type: "tool-result", ...call, output },

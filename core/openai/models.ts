@@ -1,6 +1,6 @@
 /** Agents as models: `GET /v1/models`; and the models of `POST /v1/embeddings`. */
 import type { EmbeddingRequest, PluginChoice } from "../../generated/types.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import { invalid, quoted } from "../lib/errors.ts";
 import { nextTurn } from "../lib/event-loop-turns.ts";
 import { EmbeddingRefused } from "../memory/embedding/embedding.ts";

@@ -1,6 +1,6 @@
 /** Options that Chat Completions and Responses share, converted to those of agents. */
 import type { GenerateOptions } from "../../generated/types.ts";
-import type { ProtocolBody } from "../agents/agent.ts";
+import type { ProtocolBody } from "../agents/run-requests.ts";
 import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import type { FieldNames } from "./errors.ts";

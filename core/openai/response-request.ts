@@ -2,11 +2,11 @@
 import { randomUUID } from "node:crypto";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { ProtocolBody } from "../agents/agent.ts";
-import type { Agent } from "../agents/endpoints.ts";
+import type { Agent } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import { BYTES_PER_TOKEN, messageBytes } from "../agents/prompt/size.ts";
 import type { ClientTool } from "../agents/run/tool-set.ts";
+import type { ProtocolBody } from "../agents/run-requests.ts";
 import type { Charge } from "../http/exchange.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
 import { ownerOf, type Principal, type Requester } from "../identity/principal.ts";

@@ -1,7 +1,7 @@
 /** Reads the output of a run for OpenAI's clients: its text, its reasoning, its own tool calls, and the calls that the client runs. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
-import type { ProtocolRun } from "../agents/agent.ts";
 import type { AgentPart, FinishReason, ToolCall, Usage } from "../agents/run/parts.ts";
+import type { ProtocolRun } from "../agents/run-requests.ts";
 
 /** The metadata that the provider expects back with a block or a call. */
 type Metadata = SharedV3ProviderMetadata | undefined;

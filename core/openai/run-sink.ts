@@ -1,6 +1,7 @@
 /** Hands what a run says to a translation, for a reply that is sent whole or as a stream. */
-import type { ProtocolRun } from "../agents/agent.ts";
+
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import type { ProtocolRun } from "../agents/run-requests.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
 import { unavailable } from "../lib/errors.ts";

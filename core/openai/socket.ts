@@ -5,9 +5,9 @@
 import { setMaxListeners } from "node:events";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import type { ProtocolRun } from "../agents/agent.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import type { ProtocolRun } from "../agents/run-requests.ts";
 import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
 import type { Charge } from "../http/exchange.ts";
 import type { Peer, SocketHandlers } from "../http/route.ts";

@@ -1,6 +1,7 @@
 /** The functions in a request, and which of them the model may call. */
-import type { ProtocolBody } from "../agents/agent.ts";
+
 import type { ClientTool } from "../agents/run/tool-set.ts";
+import type { ProtocolBody } from "../agents/run-requests.ts";
 import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";

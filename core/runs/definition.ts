@@ -1,5 +1,5 @@
 /** The definition by which the engine runs an agent: one step, which is the run. */
-import type { KeptAgent } from "../agents/agent.ts";
+import type { KeptAgent } from "../agents/run-requests.ts";
 import type { Uses } from "../lib/uses.ts";
 import type { Outline, StepCall, WorkflowDefinition, WorkStep } from "../workflows/definition/definition.ts";
 import { runDefinitionId } from "../workflows/journal/record.ts";

@@ -3,6 +3,12 @@
  * removal are those of executions.
  */
 import type { Approval } from "../../generated/types.ts";
+import { RAW } from "../agents/agent.ts";
+import { type AwaitedCall, isAskedCall } from "../agents/prompt/awaited-calls.ts";
+import type { RunCall } from "../agents/run/caller.ts";
+import { RunWaits, type WaitingPlace } from "../agents/run/journal.ts";
+import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
+import { emptyRunResult, type RunResult, wasAborted } from "../agents/run/run.ts";
 import type {
   AnsweredRun,
   KeptAgent,
@@ -11,13 +17,7 @@ import type {
   RunKeeper,
   RunName,
   StartableRun,
-} from "../agents/agent.ts";
-import { RAW } from "../agents/endpoints.ts";
-import { type AwaitedCall, isAskedCall } from "../agents/prompt/awaited-calls.ts";
-import type { RunCall } from "../agents/run/caller.ts";
-import { RunWaits, type WaitingPlace } from "../agents/run/journal.ts";
-import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
-import { emptyRunResult, type RunResult, wasAborted } from "../agents/run/run.ts";
+} from "../agents/run-requests.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import type { Charge } from "../http/exchange.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";

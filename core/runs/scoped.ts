@@ -1,13 +1,13 @@
 /** The kept runs of agents for one principal: what the endpoints of the API do. */
 import { defaults } from "../../generated/defaults.ts";
 import type { AgentRun, RunsQuery } from "../../generated/types.ts";
-import type { KeptRequest, ReplyForm } from "../agents/agent.ts";
+import { STREAM } from "../agents/agent.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
-import { STREAM } from "../agents/endpoints.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { addUsage } from "../agents/run/usage.ts";
+import type { KeptRequest, ReplyForm } from "../agents/run-requests.ts";
 import { hearing, sending } from "../agents/stream/raw.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
 import { actingUser, type Principal, requiredUser } from "../identity/principal.ts";

@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { pino } from "pino";
+import type { Agent } from "../../core/agents/agent.ts";
 import { compileAgents } from "../../core/agents/compile.ts";
-import type { Agent } from "../../core/agents/endpoints.ts";
 import type { RunCall } from "../../core/agents/run/caller.ts";
 import { EVERYTHING, NOBODY, type User } from "../../core/identity/principal.ts";
 import type { EventProducer, EventSink } from "../../core/lib/event-sink.ts";

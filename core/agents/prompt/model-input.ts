@@ -6,7 +6,7 @@ import type { Fields } from "../../lib/is-object.ts";
 import { mediaTypeOf } from "../../models/files/media-types.ts";
 import { filePart } from "./file-data.ts";
 import { carriesMessage, readProviderOptions, type Thought } from "./provider-options.ts";
-import { toolFailure, toolOutput } from "./results.ts";
+import { resultOutput, toolFailure } from "./results.ts";
 import { modelToolName } from "./tool-names.ts";
 
 /** Returns the part for the prompt, or null for a part that is not shown to the model. */
@@ -124,7 +124,7 @@ const OUTPUT_TYPES = new Set(["text", "json", "error-text", "error-json", "conte
 /** Keeps `{type: "json", value}` and the like unchanged; any other value is taken for the bare output of the tool. */
 function readOutput(output: unknown, path: string): LanguageModelV3ToolResultOutput {
   const type = (output as Fields | null | undefined)?.type;
-  if (typeof type !== "string" || !OUTPUT_TYPES.has(type)) return toolOutput(output);
+  if (typeof type !== "string" || !OUTPUT_TYPES.has(type)) return resultOutput(output);
   const { value, reason } = output as Fields;
   if (type === "execution-denied") return { type, ...(typeof reason === "string" && { reason }) };
   if ((type === "text" || type === "error-text") && typeof value !== "string") {
@@ -289,7 +289,7 @@ export const CALL_WAITS = "The call waits for a person's approval. It runs by it
 function toolResultOutput(part: Fields, path: string): LanguageModelV3ToolResultOutput {
   switch (part.state) {
     case "output-available":
-      return toolOutput(part.output);
+      return resultOutput(part.output);
     case "output-error":
       return toolFailure(typeof part.errorText === "string" ? part.errorText : CALL_NOT_COMPLETED);
     case "output-denied":

@@ -86,7 +86,7 @@ type JsonOutput = Extract<LanguageModelV3ToolResultOutput, { type: "json" }>["va
 type ModelItem = Extract<LanguageModelV3ToolResultOutput, { type: "content" }>["value"][number];
 
 /** A string is sent as text, content as a list of texts and files, anything else as JSON. */
-export function toolOutput(value: unknown): LanguageModelV3ToolResultOutput {
+export function resultOutput(value: unknown): LanguageModelV3ToolResultOutput {
   if (typeof value === "string") return { type: "text", value };
   if (isContent(value)) return { type: "content", value: value.value.map(modelItem) };
   return { type: "json", value: (value ?? null) as JsonOutput };

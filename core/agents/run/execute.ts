@@ -4,13 +4,13 @@ import { actingUser, type Principal, principalOf, userIdOf } from "../../identit
 import { invalid, ServiceError } from "../../lib/errors.ts";
 import { logFailedRun } from "../../observability/failures.ts";
 import type { Span } from "../../observability/span.ts";
-import type { KeptRequest } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { HistoryRun } from "../history/history.ts";
 import { awaitedCalls, denyCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { afterLastAnswer, requireCalls } from "../prompt/results.ts";
+import type { KeptRequest } from "../run-requests.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { type RunCall, RunCaller } from "./caller.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";

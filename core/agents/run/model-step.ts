@@ -21,7 +21,7 @@ import type { Span } from "../../observability/span.ts";
 import type { PartBatch } from "../../plugin/plugin.ts";
 import type { AssistantContent } from "../prompt/model-input.ts";
 import { mergeMetadata, type Thought } from "../prompt/provider-options.ts";
-import { toolFailure, toolOutput } from "../prompt/results.ts";
+import { resultOutput, toolFailure } from "../prompt/results.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import type { RunCall } from "./caller.ts";
 import type { KeptParts } from "./journal.ts";
@@ -355,7 +355,7 @@ export class ModelStep {
     const { result, providerMetadata } = part;
     const toolCallId = this.#runCalls.idOf(part.toolCallId);
     const toolName = this.#runCalls.toolName(part.toolName);
-    const output = part.isError === true ? toolFailure(providerToolError(result)) : toolOutput(result);
+    const output = part.isError === true ? toolFailure(providerToolError(result)) : resultOutput(result);
     const named = { toolCallId, toolName: modelToolName(toolName) };
     this.content.push({ type: "tool-result", ...named, output, providerOptions: providerMetadata });
     const input = this.#outcome.toolCalls.findLast((call) => call.toolCallId === toolCallId)?.input ?? {};

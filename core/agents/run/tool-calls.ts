@@ -5,7 +5,7 @@ import { cancelSpan, type Span } from "../../observability/span.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused, notApproved } from "../../tools/tool.ts";
 import { CALL_WAITS, type ToolContent } from "../prompt/model-input.ts";
-import { toolFailure, toolOutput } from "../prompt/results.ts";
+import { resultOutput, toolFailure } from "../prompt/results.ts";
 import { clipOutput } from "../prompt/size.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { type RunRecord, RunWaits, type ToolAnswer } from "./journal.ts";
@@ -54,7 +54,7 @@ export async function runToolCalls(
       outcome.approvals,
       of.isShown
         ? null
-        : answers.map((answer, index) => answer ?? answerTo(of, calls[index]!.part, toolOutput(CALL_WAITS))),
+        : answers.map((answer, index) => answer ?? answerTo(of, calls[index]!.part, resultOutput(CALL_WAITS))),
     );
   // Skips the places of calls without a result.
   results.forEach((result) => {
@@ -157,7 +157,7 @@ async function answerOf(of: StepCalls, call: CallToRun, index: number): Promise<
   of.results[index] = result;
   const wait = tell(of, result);
   if (wait !== undefined) await wait;
-  return answerTo(of, call.part, toolOutput(output), json);
+  return answerTo(of, call.part, resultOutput(output), json);
 }
 
 /** What the model is shown of it. Results of calls that the request brings back are cut with its prompt. */
@@ -172,7 +172,7 @@ function answerTo(
 }
 
 function outputOf(part: ToolAnswer): Answer["output"] {
-  if (part.type === "tool-result") return toolOutput(part.output);
+  if (part.type === "tool-result") return resultOutput(part.output);
   return part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason);
 }
 

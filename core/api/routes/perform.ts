@@ -1,7 +1,7 @@
 /** Runs an operation of the routes table in the process, for the caller of another route. */
 import type { Schemas } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
-import type { GenerateBody } from "../../agents/agent.ts";
+import type { GenerateBody } from "../../agents/run-requests.ts";
 import type { Service } from "../../app/service.ts";
 import { parseBody, requireValid, type Validator } from "../../http/decode.ts";
 import type { Context, InputSchemaId, Route } from "../../http/route.ts";

@@ -1,7 +1,7 @@
 /** Everything that boot makes, by name. Each stage declares which of these it needs and which it makes. */
 import type { Logger } from "pino";
-import type { RunKeeper } from "../../agents/agent.ts";
 import type { AgentHistories } from "../../agents/history/history.ts";
+import type { RunKeeper } from "../../agents/run-requests.ts";
 import type { Verifier } from "../../auth/provider-port.ts";
 import type { AccessGroup } from "../../http/route.ts";
 import type { Uses } from "../../lib/uses.ts";

@@ -1,6 +1,6 @@
 /** A workflow in the form that the interpreter runs: a tree of steps, with names resolved and expressions and schemas compiled. */
 import type { Logger } from "pino";
-import type { Agent } from "../../agents/endpoints.ts";
+import type { Agent } from "../../agents/agent.ts";
 import type { Caller, User } from "../../identity/principal.ts";
 import { invalid, messageOf, type Path, type Problem, quoted } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";

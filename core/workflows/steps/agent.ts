@@ -1,9 +1,10 @@
 /** The work of an andAgent step: runs an agent. */
-import type { TaskBody } from "../../agents/agent.ts";
-import type { Agent } from "../../agents/endpoints.ts";
+
+import type { Agent } from "../../agents/agent.ts";
 import { type RunEntry, type RunJournal, RunWaits, runIdFrom } from "../../agents/run/journal.ts";
 import { type AgentPart, type PartSink, plainDelta } from "../../agents/run/parts.ts";
 import { unfinished } from "../../agents/run/usage.ts";
+import type { TaskBody } from "../../agents/run-requests.ts";
 import { cloneJson } from "../../lib/canonical-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { AgentStepManifest, Path } from "../../manifest/manifest.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { test } from "node:test";
-import type { Agent } from "../../../core/agents/endpoints.ts";
+import type { Agent } from "../../../core/agents/agent.ts";
 import { EVERYTHING } from "../../../core/identity/principal.ts";
 import { threadId } from "../../../core/memory/threads.ts";
 import { agentsOf, caller, compile, eventsOf, historyOf } from "../../support/agents.ts";
