@@ -145,7 +145,7 @@ console.log(
 );
 const watch = values.watch ? ["--watch"] : [];
 /** Milliseconds for one test, and for one process with all of its files: only a hang takes so long, or a search at length (`npm run test:fuzz`). */
-const timeout = process.env.PENSTOCK_FUZZ === "long" ? 3_600_000 : 600_000;
+const timeout = process.env.PENSTOCK_FUZZ === "long" ? 3_600_000 : 1_200_000;
 const options = [
   "--test",
   // For each test process: most of what tests make is garbage soon, and collecting it less often saves a twentieth of the run.
