@@ -7,7 +7,7 @@ import { type Browser, type BrowserContext, type BrowserContextOptions, chromium
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 /** For hangs only: to start, and to show what a test waits for. */
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 
 /** For `skip` of a test: why there is no browser, which is said loudly too, or false where there is one. */
 export function browserMissing(warn: (line: string) => void = console.error): string | false {

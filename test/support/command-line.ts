@@ -14,7 +14,7 @@ export const PENSTOCK = process.env.PENSTOCK_TEST_BUILD || CHECKOUT;
 export const TYPESCRIPT = ["--import", process.env.PENSTOCK_TEST_LOADER || "tsx"];
 
 /** For hangs only. */
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 
 export interface Call {
   cwd?: string;

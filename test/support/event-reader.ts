@@ -4,7 +4,7 @@ import { StringDecoder } from "node:string_decoder";
 import { parseEvents, type SentEvent } from "./service.ts";
 
 /** How long to wait for what must happen; only a hang takes so long. */
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 
 interface PostOptions {
   /** Do not read the body until `resume` is called. */

@@ -27,7 +27,7 @@ export interface Measured extends Served {
   sockets(): readonly string[];
 }
 
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 const INSIDE = join(ROOT, "test/support/measured-inside.mjs");
 
 /**

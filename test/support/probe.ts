@@ -6,7 +6,7 @@ import type { StepContext } from "../../core/plugin/plugin.ts";
 
 const CHANNEL = "penstock:test:probe";
 /** Milliseconds until a call that does not come is missed: a hang, and not a slow machine. */
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 
 export interface ProbeCall {
   /** Of steps alone. */

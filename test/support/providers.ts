@@ -78,7 +78,7 @@ export function partOf<T extends Part["type"]>(parts: readonly Part[], type: T):
 }
 
 /** Fails the test instead of hanging it; only a hang takes a minute. */
-export async function soon<T>(promise: Promise<T>, what: string, milliseconds = 60_000): Promise<T> {
+export async function soon<T>(promise: Promise<T>, what: string, milliseconds = 240_000): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${what} did not happen within ${milliseconds} ms`)), milliseconds);

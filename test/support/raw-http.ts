@@ -9,7 +9,7 @@ export interface RawReply {
 }
 
 /** How long to wait for what must happen; only a hang takes so long. */
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 
 export class RawClient {
   readonly socket: Socket;

@@ -20,7 +20,7 @@ const BLOCK = /^```(\w+)\n(.*?)^```/gms;
 /** The first line of a block that is a file, or a part of one. */
 const FILE = /^(?:#|\/\/) (\S+)\n/;
 /** For hangs only. */
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 
 /** Blocks of other languages than these are for people alone. */
 const LANGUAGES = ["bash", "ini", "json", "text", "ts", "yaml"];

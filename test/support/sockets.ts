@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { type ClientOptions, WebSocket } from "ws";
 
 /** Milliseconds; only a hang takes so long. */
-const HANG_MS = 60_000;
+const HANG_MS = 240_000;
 
 interface Closed {
   code: number;
