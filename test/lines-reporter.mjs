@@ -37,7 +37,8 @@ async function* mapped(events) {
       const seen = new Set();
       for (let error = data.details.error; error instanceof Error && !seen.has(error); error = error.cause) {
         seen.add(error);
-        if (typeof error.stack === "string") error.stack = inSource(error.stack);
+        // Node.js 24 gives errors whose stack cannot be assigned.
+        if (typeof error.stack === "string") Reflect.defineProperty(error, "stack", { value: inSource(error.stack) });
       }
       if (data.file !== undefined)
         [data.line, data.column] = placeIn(pathToFileURL(data.file).href, data.line, data.column);
