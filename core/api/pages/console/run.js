@@ -5,6 +5,7 @@ import { element, replace } from "./elements.js";
 import { counted, spanText, timeText } from "./formats.js";
 import { changes, keepAsking } from "./live.js";
 import { markdown } from "./markdown-flow.js";
+import { turnView } from "./message-view.js";
 import { moment } from "./moments.js";
 import { badge, facts, jsonBlock, problem, section } from "./parts.js";
 import { linkTo } from "./router.js";
@@ -35,7 +36,7 @@ export async function runView(place) {
   const outcome = element("div");
   const given = element("div");
   const answer = new Answer((approvalId) => question(place, approvalId));
-  const said = section("Answer", answer.body);
+  const said = section("Answer", turnView(id, answer.body, { isMine: false }));
   said.hidden = true;
   body.append(head, actions, failure, given, outcome, said);
   const differs = changes();
@@ -207,7 +208,8 @@ function waitsView({ approvals }) {
 const errorView = ({ error }) => error !== undefined && section("Error", element("p", { class: "problem" }, error));
 
 /** @param {AgentRun} run */
-function outputView({ output }) {
+function outputView({ agentId, output }) {
   if (output === undefined || output === null) return null;
-  return section("Output", typeof output === "string" ? markdown(output) : jsonBlock(output));
+  const shown = typeof output === "string" ? markdown(output) : jsonBlock(output);
+  return section("Output", turnView(agentId, shown, { isMine: false }));
 }
