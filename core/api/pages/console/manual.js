@@ -69,6 +69,7 @@ function prepared(text, name) {
         : part
             .replaceAll("\\|", "\u2223")
             .replace(/(?<=[^\n|])\n(?![\n#>|\s]|[-*] |\d+\. )/g, " ")
+            .replace(/<(https?:[^<>\s]+)>/g, "$1")
             .replace(/\[([^[\]]+)\]\(([^()\s]+)\)/g, (_, label, target) => link(label, target)),
     )
     .join("");
