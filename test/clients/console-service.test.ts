@@ -7,7 +7,7 @@ import { browserMissing, type OpenedPage, startBrowser } from "../support/browse
 import { assertSound, HOSTILE, navigation, openConsole, visit } from "../support/console.ts";
 import { weakTexts } from "../support/contrast.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
-import { startService, type TestService } from "../support/service.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
 
 const MANIFEST = `name: Desk
 store: "sqlite:penstock.db"
@@ -19,7 +19,7 @@ providers:
     replies:
       - { when: pay, call: { tool: pay, input: { amount: 250 } }, then: "**Paid.**" }
       - { when: broken, error: unavailable }
-    models: { slow: { firstDelay: 600s } }
+    models: { slow: { firstDelay: 600s }, "echo*": { prices: { input: 10000000, output: 10000000, asOf: "2026-11-22" } } }
 tools:
   pay: { use: pay, approval: true }
   ask:
@@ -35,6 +35,7 @@ workflows:
     steps:
       - { id: gather, andThen: { set: { rows: 3 } } }
       - { id: send, name: Send it, andThen: { set: "{{ data.rows.missing }}" } }
+  asking: { name: Asking, steps: [{ id: hear, andAgent: { agent: assistant, prompt: Hello. } }] }
   lasting: { name: Lasting, steps: [{ id: wait, andAgent: { agent: slow, prompt: Wait. } }] }
 `;
 
@@ -144,6 +145,22 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await page.getByRole("region", { name: "Error" }).getByText("unavailable").waitFor();
     await (await streamed).finished();
     assert.equal(await page.getByText("unavailable").count(), 1, "what it failed with is said once");
+    await page.goto(`${service.url}/#/runs`);
+    await page.getByRole("textbox", { name: "Id" }).fill("stopped");
+    await page.keyboard.press("Enter");
+    await row("Runs", "lasting").waitFor({ state: "detached" });
+    await row("Runs", "stopped").getByText("cancelled").waitFor();
+    // The other agents say that they have no such run.
+    opened.complaints.length = 0;
+    await page.goto(`${service.url}/#/runs?text=UNAVAIL`);
+    await page.getByText("of the newest 500 that the other filters leave").waitFor();
+    await row("Runs", "failed").waitFor();
+    assert.equal(await row("Runs", "lasting").count(), 0);
+    await page.goto(`${service.url}/#/runs`);
+    await page.getByRole("combobox", { name: "Order" }).selectOption("oldest");
+    await page.waitForURL(/order=oldest/);
+    await row("Runs", "failed").waitFor();
+    assert.match((await row("Runs", /./).nth(1).textContent()) ?? "", /^paying/);
     for (const filter of ["", "&agent=slow"]) {
       await page.goto(`${service.url}/#/runs?page=20${filter}`);
       await page.getByText("No runs.").waitFor();
@@ -190,6 +207,42 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await row("Executions", "export-1").waitFor();
     await assertSound({ ...opened, complaints: opened.complaints.filter((text) => !text.includes("status of 500")) });
     opened.complaints.length = 0;
+  });
+
+  test("executions: one is found by its text, in any order, and says what its models cost", async () => {
+    for (const order of ["A-1", "A-2", "B-1"])
+      await service.post("/workflows/asking/execute", { input: { order }, options: { executionId: `asks-${order}` } });
+    await page.goto(`${service.url}/#/executions?order=oldest&text=a-`);
+    await page.getByText("of the newest 500 that the other filters leave").waitFor();
+    await row("Executions", "asks-A-2").waitFor();
+    assert.deepEqual(
+      (await page.getByRole("table", { name: "Executions" }).getByRole("rowheader").allTextContents()).filter((id) =>
+        id.startsWith("asks"),
+      ),
+      ["asks-A-1", "asks-A-2"],
+    );
+    await row("Executions", "asks-A-1").getByRole("link").click();
+    await page.getByText(/^Models cost \$[1-9]\d{1,3}\.\d\d\.$/).waitFor();
+    await assertSound(opened);
+  });
+
+  test("the overview of the console names the models that are not called any more, with a way to their numbers", async (t) => {
+    const replies = [{ when: "broken", error: "unavailable" }];
+    const own = await startService(t, manifestWith({}, { providers: { demo: { use: "scripted", replies } } }));
+    const { page, context } = await openConsole(browser, own.url);
+    t.after(() => context.close());
+    await page.clock.install();
+    await page.reload();
+    await page.getByText("Nothing failed.").waitFor();
+    const read = page.waitForResponse("**/metrics");
+    await page.clock.fastForward(15_000);
+    await (await read).finished();
+    assert.equal(await page.getByRole("alert").count(), 0);
+    for (let calls = 0; calls < 5; calls++) await own.post("/agents/assistant/text", { input: "broken" });
+    await page.clock.fastForward(15_000);
+    const alert = page.getByRole("alert").filter({ hasText: "1 model not called, because of failures: demo/echo" });
+    await alert.getByRole("link", { name: "Models" }).click();
+    await page.getByRole("heading", { level: 1, name: "Models" }).waitFor();
   });
 
   test("executions: what a step has taken so far is seen to grow while it runs", async () => {

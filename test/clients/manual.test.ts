@@ -27,7 +27,9 @@ test("GET /docs shows the tutorial first, a chapter by its link at the place tha
   const { page, complaints, foreign, service } = await openManual(t);
   assert.equal((await fetch(`${service.url}/docs`)).status, 401, "the page is in the class of GET /ui");
   await page.getByRole("heading", { level: 1, name: "Tutorial" }).waitFor();
-  const chapters = page.getByRole("navigation", { name: "Manual" }).getByRole("link");
+  const address = page.getByRole("main").getByRole("link", { name: "http://127.0.0.1:3141/" }).first();
+  assert.match((await address.locator("..").textContent()) ?? "", /^Open http:\S+ beside it/);
+  const chapters = page.locator("#chapters").getByRole("link");
   assert.equal(
     await chapters.count(),
     [...DOCUMENTS.keys()].filter((path) => /^docs\/(?!decisions)/.test(path)).length,

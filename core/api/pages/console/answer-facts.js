@@ -1,6 +1,6 @@
 /** What an answer took: tokens, time, the model, money, and the trace. */
 import { element } from "./elements.js";
-import { counted, durationText } from "./formats.js";
+import { counted, dollarText, durationText } from "./formats.js";
 
 /** @import { Usage } from "../../../../generated/types.ts" */
 
@@ -25,7 +25,7 @@ export function answerFacts({ usage, took, models, traceId }) {
       ),
     took !== undefined && element("span", {}, durationText(took)),
     models.size > 0 && element("code", {}, [...models].join(", ")),
-    usage?.cost !== undefined && element("span", {}, `$${usage.cost.toPrecision(2)}`),
+    usage?.cost !== undefined && element("span", {}, dollarText(usage.cost)),
     traceId !== "" && element("a", { href: `#/traces/${traceId}` }, "Trace"),
   );
 }

@@ -4,7 +4,7 @@ import { element } from "./elements.js";
 import { whose } from "./execution-owner.js";
 import { recordOf } from "./execution-record.js";
 import { spanText } from "./formats.js";
-import { filterForm, fromOf, pageOf, rangeFilter } from "./listing.js";
+import { choice, filterForm, fromOf, lengthOf, MOST_LISTED, pageOf, rangeFilter, SLOW_PAUSE } from "./listing.js";
 import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
 import { badge, clipped } from "./parts.js";
@@ -22,6 +22,7 @@ export async function executionsView(place) {
   const given = (/** @type {string} */ name) => query.get(name) ?? "";
   const [id, workflow, status, userId, attribute] = ["id", "workflow", "status", "userId", "attribute"].map(given);
   const page = pageOf(query);
+  const chosen = choice(query, ["oldest", "longest"]);
   const list = element("div", {}, element("p", { class: "quiet" }, "Loading…"));
   const failure = element("div");
   /** @type {WorkflowSummary[]} */
@@ -40,15 +41,18 @@ export async function executionsView(place) {
       { name: "userId", label: "User", value: userId ?? "" },
       { name: "attribute", label: "Metadata", value: attribute ?? "", form: "key=value" },
       rangeFilter(query),
+      ...chosen.filters,
     ]),
+    ...(chosen.hint ? [chosen.hint] : []),
     failure,
     list,
   );
 
   /** @returns {Promise<WorkflowExecution[]>} */
-  const find = () => {
+  const find = async () => {
     if (id) return findById(place, id, workflow ? [workflow] : workflows.map((each) => each.id));
-    const asked = new URLSearchParams({ limit: String(PAGE + 1), offset: String(page * PAGE) });
+    const asked = new URLSearchParams({ limit: String(chosen.isMade ? MOST_LISTED : PAGE + 1) });
+    if (!chosen.isMade) asked.set("offset", String(page * PAGE));
     if (workflow) asked.set("workflowId", workflow);
     if (status) asked.set("status", status);
     if (userId) asked.set("userId", userId);
@@ -56,12 +60,27 @@ export async function executionsView(place) {
     if (from !== "") asked.set("from", from);
     const [, key, value] = /^([^=]+)=(.*)$/.exec(attribute ?? "") ?? [];
     if (key !== undefined) asked.set(`metadata.${key.trim()}`, value ?? "");
-    return api.get(`workflows/executions?${asked}`, { signal });
+    /** @type {WorkflowExecution[]} */
+    const found = await api.get(`workflows/executions?${asked}`, { signal });
+    if (!chosen.isMade) return found;
+    return chosen.of(found, { longest: took }).slice(page * PAGE, (page + 1) * PAGE + 1);
   };
 
   const heads = ["Execution", "Workflow", "Status", "User", "Input", "Began", "Took", "Steps"];
-  liveList(place, { title: "Executions", heads, page, find, row, list, failure });
+  liveList(place, {
+    title: "Executions",
+    heads,
+    page,
+    find,
+    row,
+    list,
+    failure,
+    ...(chosen.isMade && { pause: SLOW_PAUSE }),
+  });
 }
+
+/** @param {WorkflowExecution} record */
+const took = ({ status, createdAt, updatedAt }) => lengthOf(createdAt, status === "running" ? undefined : updatedAt);
 
 /**
  * Ids are unique within a workflow and a user only.

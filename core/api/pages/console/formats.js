@@ -50,3 +50,6 @@ export const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s
  * @param {number} most characters
  */
 export const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+/** @param {number} cost in US dollars */
+export const dollarText = (cost) => `$${cost < 1 ? cost.toPrecision(2) : cost.toFixed(2)}`;

@@ -30,6 +30,59 @@ export function fromOf(query) {
   return milliseconds === 0 ? "" : new Date(Date.now() - milliseconds).toISOString();
 }
 
+/** The longest list that the service gives. */
+export const MOST_LISTED = 500;
+/** Between two requests for such a list, in milliseconds. */
+export const SLOW_PAUSE = 15_000;
+
+/** Orders that the service does not know. @type {Record<string, string>} */
+const ORDERS = { "": "newest first", oldest: "oldest first", longest: "longest first", dearest: "dearest first" };
+
+/**
+ * A search for text and an order, among the newest records that the other filters leave.
+ *
+ * @param {URLSearchParams} query
+ * @param {readonly string[]} orders beside the newest first
+ */
+export function choice(query, orders) {
+  const [text, order] = ["text", "order"].map((name) => query.get(name) ?? "");
+  const isMade = Boolean(text || order);
+  return {
+    /** @type {Filter[]} */
+    filters: [
+      { name: "text", label: "Text", value: text ?? "" },
+      {
+        name: "order",
+        label: "Order",
+        value: order ?? "",
+        options: ["", ...orders].map((each) => /** @type {const} */ ([each, ORDERS[each] ?? each])),
+      },
+    ],
+    isMade,
+    hint:
+      isMade &&
+      element("p", { class: "hint" }, `Text and order are of the newest ${MOST_LISTED} that the other filters leave.`),
+    /**
+     * @template T
+     * @param {readonly T[]} records the newest first
+     * @param {Record<string, (record: T) => number>} sizes by the order that has the largest first
+     */
+    of(records, sizes) {
+      const found = records.filter((record) =>
+        JSON.stringify(record)
+          .toLowerCase()
+          .includes((text ?? "").toLowerCase()),
+      );
+      const sizeOf = sizes[order ?? ""];
+      if (sizeOf !== undefined) return found.sort((a, b) => sizeOf(b) - sizeOf(a));
+      return order === "oldest" ? found.reverse() : found;
+    },
+  };
+}
+
+/** @param {string} from @param {string} [to] in milliseconds, until now when it is missing */
+export const lengthOf = (from, to) => (to === undefined ? Date.now() : Date.parse(to)) - Date.parse(from);
+
 /**
  * @param {string} path of the view
  * @param {readonly Filter[]} filters

@@ -69,6 +69,7 @@ function prepared(text, name) {
         : part
             .replaceAll("\\|", "\u2223")
             .replace(/(?<=[^\n|])\n(?![\n#>|\s]|[-*] |\d+\. )/g, " ")
+            .replace(/<(https?:[^<>\s]+)>/g, "$1")
             .replace(/\[([^[\]]+)\]\(([^()\s]+)\)/g, (_, label, target) => link(label, target)),
     )
     .join("");
@@ -92,7 +93,8 @@ function ofPage(block) {
 const list = element("ul", { id: "chapters" });
 const search = element("input", { type: "search", placeholder: "Search", "aria-label": "Search", oninput: showList });
 const main = element("main", { class: "manual said markdown", id: "view", tabindex: -1 });
-document.body.append(element("nav", { class: "manual", "aria-label": "Manual" }, search, list), main);
+const home = element("p", {}, element("a", { href: "./" }, "Console"));
+document.body.append(element("nav", { class: "manual", "aria-label": "Manual" }, home, search, list), main);
 
 /** Sections that have all words, or words that begin so; without any the chapters. */
 function showList() {

@@ -87,10 +87,10 @@ export function conversationView(place) {
 
 /** @param {WorkingMemory} memory */
 function workingMemory({ content, scope, format }) {
-  const whose = scope === "user" ? "Of the user, in all conversations." : "Of this conversation.";
+  const whose = scope === "user" ? "Of the user, in all conversations" : "Of this conversation";
   return section(
     "Working memory",
-    element("p", { class: "quiet" }, whose),
+    element("h3", {}, whose),
     content === null
       ? element("p", {}, "Nothing yet.")
       : format === "json"

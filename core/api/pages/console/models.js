@@ -1,34 +1,21 @@
 /** How models and the store are doing, from the numbers of `GET /metrics`. */
 import { numberText } from "./activity-chart.js";
 import { element, replace } from "./elements.js";
-import { durationText } from "./formats.js";
+import { dollarText, durationText } from "./formats.js";
 import { keepAsking } from "./live.js";
 import { badge, table } from "./parts.js";
+import { CIRCUIT, samplesOf, sum } from "./samples.js";
 import { serviceNavigation } from "./service-views.js";
 
+/** @import { Sample } from "./samples.js" */
 /** @import { Place } from "./router.js" */
-/** @typedef {{ name: string, labels: Record<string, string>, value: number }} Sample */
 
 /** Between two requests, in milliseconds. */
 const PAUSE = 5000;
-const SAMPLE = /^(\w+)(?:\{(.*)\})? (\S+)$/gm;
-const LABEL = /(?<!\w)(\w+)="((?:[^"\\]|\\.)*)"/g;
 /** By the value of the metric. */
 const CIRCUITS = ["ready", "on trial", "unavailable"];
 /** Of the answers, the share that is as fast as the time shown. */
 const SHARE = 0.95;
-
-/** @param {string} text @returns {Sample[]} */
-const samplesOf = (text) =>
-  [...text.matchAll(SAMPLE)].map(([, name = "", labels = "", value]) => ({
-    name,
-    labels: Object.fromEntries([...labels.matchAll(LABEL)].map(([, key, each = ""]) => [key, each])),
-    value: Number(value),
-  }));
-
-/** @param {readonly Sample[]} samples @param {string} name @param {(labels: Record<string, string>) => boolean} [counts] */
-const sum = (samples, name, counts = () => true) =>
-  samples.reduce((total, each) => (each.name === name && counts(each.labels) ? total + each.value : total), 0);
 
 /** The bound below which most of a histogram lies. @param {readonly Sample[]} samples @param {string} name */
 function mostWithin(samples, name) {
@@ -56,7 +43,7 @@ export function modelsView(place) {
 
 /** @param {readonly Sample[]} samples */
 function tables(samples) {
-  const models = samples.filter(({ name }) => name === "penstock_model_circuit_state");
+  const models = samples.filter(({ name }) => name === CIRCUIT);
   const rows = models.map(({ labels: { model = "" }, value }) => {
     const own = samples.filter(({ labels }) => labels.model === model);
     const cost = sum(own, "penstock_model_cost_usd_total");
@@ -67,7 +54,7 @@ function tables(samples) {
       numberText(sum(own, "penstock_model_calls_total", ({ outcome }) => outcome !== "ok" && outcome !== "aborted")),
       mostWithin(own, "penstock_model_call_duration_seconds"),
       numberText(sum(own, "penstock_model_tokens_total")),
-      cost > 0 && `$${cost.toPrecision(2)}`,
+      cost > 0 && dollarText(cost),
     ];
   });
   const commits = "penstock_store_commit";

@@ -3,11 +3,12 @@ import { barChart, byMinute, numberText } from "./activity-chart.js";
 import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { whose } from "./execution-owner.js";
-import { counted, shortened } from "./formats.js";
-import { changes, keepAsking } from "./live.js";
+import { counted, dollarText, shortened } from "./formats.js";
+import { changes, keepAsking, pauseFor } from "./live.js";
 import { moment } from "./moments.js";
 import { badge, section } from "./parts.js";
 import { linkTo } from "./router.js";
+import { CIRCUIT, samplesOf } from "./samples.js";
 import { nameOf } from "./span-facts.js";
 import { inboxLink, someWaiting } from "./waiting.js";
 import { waysIn } from "./ways-in.js";
@@ -18,6 +19,8 @@ import { waysIn } from "./ways-in.js";
 
 /** Between two requests, in milliseconds. */
 const PAUSE = 5000;
+/** The same for `/metrics`, which is larger than the whole first view: it comes after that. */
+const LONG_PAUSE = 15_000;
 const MOST = 8;
 const DAY = 86_400_000;
 const EXECUTION_ID = "workflow.execution.id";
@@ -38,6 +41,7 @@ export function overviewView(place) {
       liveSection(place, "Waits for a person", waiting, waits),
       liveSection(place, "Failed in the last day", failedItems, (items) => list(items, "ago", "Nothing failed.")),
     ),
+    unavailable(place),
     liveSection(place, "The last hour", lastHour, activity),
   );
   void waysIn(place);
@@ -61,6 +65,24 @@ function liveSection(place, name, read, show) {
   const asking = keepAsking(place, PAUSE, ask, failure);
   void asking.then(() => content.querySelector(".quiet")?.remove());
   return section(name, failure, content);
+}
+
+/** Models that are not called, because they failed too often, while there are any. @param {Place} place */
+function unavailable(place) {
+  const shown = element("div");
+  const { api, signal } = place;
+  const ask = async () => {
+    const samples = samplesOf(await api.text("metrics", { signal }));
+    const models = samples.filter(({ name, value }) => name === CIRCUIT && value > 0).map(({ labels }) => labels.model);
+    if (signal.aborted || !differs(models)) return;
+    const text = `${counted(models.length, "model")} not called, because of failures: ${models.join(", ")}. `;
+    const link = element("a", { href: "#/service/models" }, "Models");
+    replace(shown, models.length > 0 && element("p", { class: "problem", role: "alert" }, text, link));
+  };
+  const differs = changes();
+  // Who may not read the numbers is told nothing of them.
+  void pauseFor(signal, LONG_PAUSE).then(() => keepAsking(place, LONG_PAUSE, ask, element("div")));
+  return shown;
 }
 
 /** @param {Item[]} items @param {"ago" | "for"} kind @param {string} none @returns {Child[]} */
@@ -168,7 +190,7 @@ function activity(minutes) {
       },
       { name: "failed", className: "is-bad", values: byMinute(minutes, (each) => each.failed, now) },
     ]),
-    barChart("Tokens", `${numberText(tokens)}${cost > 0 ? `, ${dollars(cost)}` : ""}`, [
+    barChart("Tokens", `${numberText(tokens)}${cost > 0 ? `, ${dollarText(cost)}` : ""}`, [
       { name: "read", className: "is-first", values: byMinute(minutes, (each) => each.inputTokens, now) },
       { name: "written", className: "is-second", values: byMinute(minutes, (each) => each.outputTokens, now) },
     ]),
@@ -180,6 +202,3 @@ function activity(minutes) {
     ),
   ];
 }
-
-/** @param {number} cost */
-const dollars = (cost) => `$${cost.toFixed(cost < 1 ? 4 : 2)}`;

@@ -60,6 +60,7 @@ export function problem(error) {
 
 /** A text that is cut where its cell ends. @param {string} text @param {number} [most] characters */
 export const clipped = (text, most = 60) =>
+  text !== "" &&
   element("span", { class: "clip", title: shortened(text, 1000) }, shortened(text.replaceAll(/\s+/g, " "), most));
 
 /** @param {unknown} value */

@@ -1,5 +1,6 @@
 /** What the views of kept runs share. */
-import { segment } from "./api.js";
+import { Refusal, segment } from "./api.js";
+import { MOST_LISTED } from "./listing.js";
 import { pauseFor } from "./live.js";
 
 /** @import { AgentRun, RawStreamPart } from "../../../../generated/types.ts" */
@@ -13,6 +14,27 @@ export const runLink = ({ agentId, runId }) => `#/runs/${segment(agentId)}/${seg
 
 /** @param {Api} api @param {Pick<AgentRun, "agentId" | "runId">} run @param {AbortSignal} signal */
 export const cancelRun = (api, run, signal) => api.post(`${runPath(run)}/cancel`, {}, { signal });
+
+/**
+ * A kept run. The console's key opens the list of runs where it does not open a single one.
+ *
+ * @param {Api} api
+ * @param {Pick<AgentRun, "agentId" | "runId">} run
+ * @param {AbortSignal} signal
+ * @returns {Promise<AgentRun>}
+ */
+export async function runOf(api, { agentId, runId }, signal) {
+  try {
+    return await api.get(runPath({ agentId, runId }), { signal });
+  } catch (error) {
+    if (!(error instanceof Refusal) || (error.status !== 401 && error.status !== 403)) throw error;
+    /** @type {AgentRun[]} */
+    const runs = await api.get(`agents/${segment(agentId)}/runs?limit=${MOST_LISTED}`, { signal });
+    const run = runs.find((each) => each.runId === runId);
+    if (run === undefined) throw error;
+    return run;
+  }
+}
 
 /** Between two looks at a run that waits for a person, in milliseconds. */
 const PAUSE = 1000;

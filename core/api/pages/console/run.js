@@ -1,14 +1,15 @@
 /** One kept run of an agent: how it stands, and what it says and does, as it comes. */
 import { Answer } from "./answer.js";
-import { Refusal, segment } from "./api.js";
+import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
-import { counted, spanText, timeText } from "./formats.js";
+import { counted, dollarText, spanText, timeText } from "./formats.js";
 import { changes, keepAsking } from "./live.js";
 import { markdown } from "./markdown-flow.js";
+import { turnView } from "./message-view.js";
 import { moment } from "./moments.js";
 import { badge, facts, jsonBlock, problem, section } from "./parts.js";
 import { linkTo } from "./router.js";
-import { cancelRun, runParts, runPath } from "./run-facts.js";
+import { cancelRun, runOf, runParts } from "./run-facts.js";
 import { inputOf } from "./span-facts.js";
 import { question } from "./suspension.js";
 import { valueView } from "./value-view.js";
@@ -21,21 +22,18 @@ import { inboxLink } from "./waiting.js";
 const PAUSE = 2000;
 /** A trace may begin before its run does, with the request; in milliseconds. */
 const BEFORE = 1000;
-/** Of the list of runs, which the console's key opens where it does not open a single run. */
-const MOST_LISTED = "500";
 
 /** @param {Place} place */
 export async function runView(place) {
   const { api, params, signal, body, announce, keepFocus } = place;
   const { id = "", runId = "" } = params;
-  const path = runPath({ agentId: id, runId });
   const failure = element("div");
   const head = element("div");
   const actions = element("div", { class: "actions" });
   const outcome = element("div");
   const given = element("div");
   const answer = new Answer((approvalId) => question(place, approvalId));
-  const said = section("Answer", answer.body);
+  const said = section("Answer", turnView(id, answer.body, { isMine: false }));
   said.hidden = true;
   body.append(head, actions, failure, given, outcome, said);
   const differs = changes();
@@ -46,20 +44,6 @@ export async function runView(place) {
   let latest;
   /** @type {TraceSummary | undefined} */
   let trace;
-
-  /** @returns {Promise<AgentRun>} */
-  async function find() {
-    try {
-      return await api.get(path, { signal });
-    } catch (error) {
-      if (!(error instanceof Refusal) || (error.status !== 401 && error.status !== 403)) throw error;
-      /** @type {AgentRun[]} */
-      const runs = await api.get(`agents/${segment(id)}/runs?limit=${MOST_LISTED}`, { signal });
-      const run = runs.find((each) => each.runId === runId);
-      if (run === undefined) throw error;
-      return run;
-    }
-  }
 
   /** @param {AgentRun} run */
   function show(run) {
@@ -84,7 +68,7 @@ export async function runView(place) {
   }
 
   async function ask() {
-    const run = await find();
+    const run = await runOf(api, { agentId: id, runId }, signal);
     if (!signal.aborted && differs(run)) show(run);
   }
 
@@ -167,7 +151,7 @@ function factsOf({ runId, agentId, status, startTime, endTime, usage, userId, co
     ["Began", timeText(startTime)],
     ["Took", endTime === undefined ? moment("for", startTime) : spanText(startTime, endTime)],
     ["Tokens", usage !== undefined && counted(usage.totalTokens, "token")],
-    ["Cost", usage?.cost !== undefined && `$${usage.cost.toPrecision(2)}`],
+    ["Cost", usage?.cost !== undefined && dollarText(usage.cost)],
     ["User", userId],
     ["Conversation", conversationId !== undefined && element("a", { href: conversation }, conversationId)],
     traceId !== undefined
@@ -207,7 +191,8 @@ function waitsView({ approvals }) {
 const errorView = ({ error }) => error !== undefined && section("Error", element("p", { class: "problem" }, error));
 
 /** @param {AgentRun} run */
-function outputView({ output }) {
+function outputView({ agentId, output }) {
   if (output === undefined || output === null) return null;
-  return section("Output", typeof output === "string" ? markdown(output) : jsonBlock(output));
+  const shown = typeof output === "string" ? markdown(output) : jsonBlock(output);
+  return section("Output", turnView(agentId, shown, { isMine: false }));
 }

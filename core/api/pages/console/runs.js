@@ -1,12 +1,12 @@
 /** Runs of agents that are kept, newest first, as they come: they go on without their client, and after a restart. */
-import { segment } from "./api.js";
+import { Refusal, segment } from "./api.js";
 import { element, replace } from "./elements.js";
-import { counted, spanText } from "./formats.js";
-import { filterForm, pageOf } from "./listing.js";
+import { counted, dollarText, spanText } from "./formats.js";
+import { choice, filterForm, lengthOf, MOST_LISTED, pageOf, SLOW_PAUSE } from "./listing.js";
 import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
 import { badge, clipped, problem } from "./parts.js";
-import { cancelRun, runLink } from "./run-facts.js";
+import { cancelRun, runLink, runOf } from "./run-facts.js";
 import { inWords } from "./waiting.js";
 
 /** @import { AgentRun, AgentSummary } from "../../../../generated/types.ts" */
@@ -15,8 +15,6 @@ import { inWords } from "./waiting.js";
 
 /** Runs are listed for each agent: of more agents, one has to be chosen. */
 const MOST_AGENTS = 12;
-/** The longest list that the service gives. Older runs are found by their agent. */
-const MOST_LISTED = 500;
 const STATUSES = ["", "running", "waiting", "completed", "error", "cancelled"];
 
 /** @param {Place} place */
@@ -24,6 +22,8 @@ export async function runsView(place) {
   const { api, signal, query, body, announce } = place;
   const page = pageOf(query);
   const status = query.get("status") ?? "";
+  const id = query.get("id") ?? "";
+  const chosen = choice(query, ["oldest", "longest", "dearest"]);
   const failure = element("div");
   const list = element("div", {}, element("p", { class: "quiet" }, "Loading…"));
   /** @type {AgentSummary[]} */
@@ -36,7 +36,10 @@ export async function runsView(place) {
     filterForm("runs", [
       { name: "agent", label: "Agent", value: agent, options: isAllAllowed ? [["", "all"], ...choices] : choices },
       { name: "status", label: "Status", value: status, options: STATUSES.map((text) => [text, text || "all"]) },
+      { name: "id", label: "Id", value: id },
+      ...chosen.filters,
     ]),
+    ...(chosen.hint ? [chosen.hint] : []),
     element(
       "p",
       { class: "hint" },
@@ -50,8 +53,9 @@ export async function runsView(place) {
 
   /** A page of the runs of several agents together needs as many of each as there are up to its end. @returns {Promise<AgentRun[]>} */
   async function find() {
-    const offset = asked.length === 1 ? page * PAGE : 0;
-    const limit = Math.min(MOST_LISTED, (page + 1) * PAGE + 1 - offset);
+    if (id !== "") return findById();
+    const offset = asked.length === 1 && !chosen.isMade ? page * PAGE : 0;
+    const limit = chosen.isMade ? MOST_LISTED : Math.min(MOST_LISTED, (page + 1) * PAGE + 1 - offset);
     const most = new URLSearchParams({
       offset: String(offset),
       limit: String(limit),
@@ -61,7 +65,24 @@ export async function runsView(place) {
       asked.map((id) => /** @type {Promise<AgentRun[]>} */ (api.get(`agents/${segment(id)}/runs?${most}`, { signal }))),
     );
     const newest = found.flat().sort((a, b) => Date.parse(b.startTime) - Date.parse(a.startTime));
-    return newest.slice(page * PAGE - offset, (page + 1) * PAGE + 1 - offset);
+    const all = chosen.of(newest, {
+      longest: ({ startTime, endTime }) => lengthOf(startTime, endTime),
+      dearest: ({ usage }) => usage?.cost ?? 0,
+    });
+    return all.slice(page * PAGE - offset, (page + 1) * PAGE + 1 - offset);
+  }
+
+  /** @returns {Promise<AgentRun[]>} */
+  async function findById() {
+    const found = asked.map(async (agentId) => {
+      try {
+        return await runOf(api, { agentId, runId: id }, signal);
+      } catch (error) {
+        if (error instanceof Refusal && error.status === 404) return undefined;
+        throw error;
+      }
+    });
+    return (await Promise.all(found)).filter((run) => run !== undefined);
   }
 
   /** @param {AgentRun} run @returns {Child[]} */
@@ -76,7 +97,7 @@ export async function runsView(place) {
       userId ?? "",
       clipped(error ?? (asks || inWords(output))),
       usage?.totalTokens ?? "",
-      usage?.cost !== undefined && `$${usage.cost.toPrecision(2)}`,
+      usage?.cost !== undefined && dollarText(usage.cost),
       moment("ago", startTime),
       endTime === undefined ? moment("for", startTime) : spanText(startTime, endTime),
       isOpen && cancel(run),
@@ -99,5 +120,14 @@ export async function runsView(place) {
   }
 
   const heads = ["Run", "Agent", "Status", "User", "Says", "Tokens", "Cost", "Began", "Took", ""];
-  const ask = liveList(place, { title: "Runs", heads, page, find, row, list, failure });
+  const ask = liveList(place, {
+    title: "Runs",
+    heads,
+    page,
+    find,
+    row,
+    list,
+    failure,
+    ...(chosen.isMade && { pause: SLOW_PAUSE }),
+  });
 }

@@ -47,7 +47,7 @@ export function buildWaterfall(tree, choose) {
   mark(shown[0]);
   return element(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Waterfall" },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": "Waterfall" },
     element(
       "table",
       { class: "waterfall" },
