@@ -203,6 +203,7 @@ async function check(name) {
 /** One server for all files that can share it; a few files by name start their own. When it ends by itself, so does the run. */
 async function sharePostgres() {
   const args = ["--import", "tsx", "test/support/postgres-server.ts"];
+  env.PENSTOCK_TEST_POSTGRES_MADE = join(bundles, "postgres");
   const server = spawn(binary, args, { stdio: ["pipe", "pipe", "inherit"], env });
   let isWanted = true;
   const url = await new Promise((resolve) => {
