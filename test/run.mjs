@@ -161,12 +161,31 @@ const options = [
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
 
-/** What ends the run, once it runs. */
-let child;
+/** The processes of the run: tests and checks. */
+const begun = [];
 let failure = "";
 function fail(why) {
   failure ||= why;
-  child?.kill("SIGTERM");
+  for (const child of begun) if (child.exitCode === null && child.signalCode === null) end(child.pid);
+}
+
+/**
+ * Ends a process and all that it has begun: services have groups of their own, and nothing stops them once their tests are gone. One that
+ * stands still begins no more of them.
+ */
+function end(pid) {
+  try {
+    process.kill(pid, "SIGSTOP");
+    const threads = readdirSync(`/proc/${pid}/task`).map((id) => `/proc/${pid}/task/${id}/children`);
+    for (const id of threads.flatMap((path) => readFileSync(path, "utf8").match(/\d+/g) ?? [])) end(Number(id));
+  } catch {
+    // It has ended, or this system has no list of them.
+  }
+  try {
+    for (const signal of ["SIGTERM", "SIGCONT"]) process.kill(pid, signal);
+  } catch {
+    // It has ended.
+  }
 }
 
 /** Whether generated/ is up to date is a test. */
@@ -175,6 +194,7 @@ const CHECKS = ["typecheck", "lint"];
 /** Beside the tests, which come first: the type checker needs one processor for half a minute, and many tests wait. */
 async function check(name) {
   const checking = spawn("npm", ["run", "--silent", name], { stdio: "inherit" });
+  begun.push(checking);
   setPriority(checking.pid, 10);
   const [status] = await once(checking, "exit");
   if (status !== 0) fail(`npm run ${name}`);
@@ -183,6 +203,7 @@ async function check(name) {
 /** One server for all files that can share it; a few files by name start their own. When it ends by itself, so does the run. */
 async function sharePostgres() {
   const args = ["--import", "tsx", "test/support/postgres-server.ts"];
+  env.PENSTOCK_TEST_POSTGRES_MADE = join(bundles, "postgres");
   const server = spawn(binary, args, { stdio: ["pipe", "pipe", "inherit"], env });
   let isWanted = true;
   const url = await new Promise((resolve) => {
@@ -215,7 +236,7 @@ async function buildOnce() {
   temporary.push(out);
   const args = ["--import", "tsx", "core/codegen/build.ts", "--out", out];
   const [status] = await once(spawn(binary, args, { stdio: ["ignore", "ignore", "inherit"], env }), "exit");
-  if (status !== 0) process.exit(status ?? 1);
+  if (status !== 0) return fail("the build of the run");
   const program = join(out, "penstock.js");
   // After the line for the shell.
   const lessCompiling = `import ${JSON.stringify(new URL("less-compiling.mjs", import.meta.url).href)};`;
@@ -226,15 +247,17 @@ async function buildOnce() {
 
 // What changes during a watch is in no build.
 const isWhole = wanted.length === 0 && !values.watch;
+// What was made for the run is removed after an interrupted one too.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => fail(signal));
 const checked = values.checks && isWhole ? CHECKS.map(check) : [];
 const [endPostgres = () => undefined] = isWhole ? await Promise.all([sharePostgres(), buildOnce()]) : [];
 let status = 1;
 if (failure === "") {
   const paths = values.watch ? files : processes();
   const loader = ["--import", env.PENSTOCK_TEST_LOADER ?? "tsx"];
-  child = spawn(binary, [...loader, ...options, ...watch, ...paths], { stdio: "inherit", env });
-  // What was made for the run is removed after an interrupted one too.
-  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
+  // In a group of its own, so that a signal of the terminal reaches the tests only after what they have begun.
+  const child = spawn(binary, [...loader, ...options, ...watch, ...paths], { stdio: "inherit", env, detached: true });
+  begun.push(child);
   status = (await once(child, "exit"))[0] ?? 1;
 }
 await Promise.all(checked);

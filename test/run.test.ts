@@ -1,6 +1,9 @@
 /** The runner, over a test file of one test: which skips it takes. */
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { symlinkSync } from "node:fs";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { ROOT, run } from "./support/command-line.ts";
@@ -9,12 +12,17 @@ import { pluginFolder } from "./support/plugin-folder.ts";
 /** Its title is in the list, with the reason that it takes long. */
 const LISTED = "what a process ran that was killed is finished by another one on the same PostgreSQL";
 
-async function runOne(t: TestContext, title: string, body: string, env?: Record<string, string>) {
+/** A checkout with one test file. */
+function folderOf(t: TestContext, title: string, body: string): string {
   const code = `import { describe, test } from "node:test";\ndescribe("s", () => { test("passes", () => {}); });\ntest("${title}", ${body});\n`;
   const cwd = pluginFolder(t, { "test/one.test.ts": code, "package.json": '{ "type": "module" }' });
   symlinkSync(join(ROOT, "node_modules"), join(cwd, "node_modules"));
-  return run(process.execPath, [join(ROOT, "test/run.mjs"), "one"], { cwd, env });
+  return cwd;
 }
+
+const RUN_ONE = [join(ROOT, "test/run.mjs"), "one"];
+const runOne = (t: TestContext, title: string, body: string, env?: Record<string, string>) =>
+  run(process.execPath, RUN_ONE, { cwd: folderOf(t, title, body), env });
 
 const LATE = '{ skip: "not today" }, () => {}';
 
@@ -51,6 +59,30 @@ test("npm test: a file that cannot be loaded fails the run at once, and says why
 test("npm test: a test that fails fails the run", async (t) => {
   const { code } = await runOne(t, "fails", '() => { throw new Error("no"); }');
   assert.equal(code, 1);
+});
+
+test("npm test: a run that is interrupted ends what its tests have started, also in a group of its own, and fails", async (t) => {
+  const server = createServer().listen(0, "127.0.0.1");
+  t.after(() => server.close());
+  await once(server, "listening");
+  // It stays as long as nobody ends it.
+  const code = `require("node:net").connect(${(server.address() as AddressInfo).port}, "127.0.0.1")`;
+  const options = '{ detached: true, stdio: "ignore" }';
+  const starts = `(await import("node:child_process")).spawn(process.execPath, ["-e", ${JSON.stringify(code)}], ${options})`;
+  const cwd = folderOf(t, "waits", `async () => { ${starts}; await new Promise(() => {}); }`);
+  const env = { PATH: process.env.PATH };
+  const child = spawn(process.execPath, RUN_ONE, { cwd, env, stdio: ["ignore", "ignore", "pipe"] });
+  const ended = once(child, "close");
+  const [socket]: Socket[] = await once(server, "connection");
+  const gone = once(socket!.resume(), "close");
+  let said = "";
+  child.stderr.on("data", (text) => {
+    said += text;
+  });
+  child.kill("SIGINT");
+  await gone;
+  assert.deepEqual(await ended, [1, null]);
+  assert.equal(said, "FAILED: SIGINT\n");
 });
 
 const LATE_ERRORS = `import { describe, test } from "node:test";
