@@ -202,9 +202,10 @@ export class Simulation {
     }
   }
 
-  /** Whether a process would be taken for gone when it stands still: there are others, and of those none stands still so long. */
-  #mayBeLeft({ running }: Service): boolean {
-    return running !== null && this.services.length > 1 && !this.services.some(({ process }) => process!.isLeft);
+  /** Whether a process would be taken for gone when it stands still: it is not yet, there are others, and none of them stands still so long. */
+  #mayBeLeft({ running, process }: Service): boolean {
+    if (running === null || this.database.isGone(process!)) return false;
+    return this.services.length > 1 && !this.services.some((service) => service.process!.isLeft);
   }
 
   /** Sends a request to the process of a service, which may answer. Null when nothing came back. */
