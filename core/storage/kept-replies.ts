@@ -201,8 +201,8 @@ export class KeptReplies implements ReplyKeeper {
       if (this.#membership?.isHeld() === false) {
         await this.#membership.confirm(signal);
         signal.throwIfAborted();
-        if (record.process !== this.#process) return null;
       }
+      if (record.process !== this.#process) return null;
       return { id, record, revision, isRepeated: before?.record.runId === record.runId };
     } catch (error) {
       if (error instanceof CommitConflict) return null;

@@ -262,24 +262,34 @@ export class TurnClaims {
   /** @param before the row that is taken over, if there is one */
   async #write(ticket: ClaimedTurn, before: Row | undefined): Promise<Claim | null> {
     const { key, runId, call } = ticket;
-    if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
+    const { name } = this.#membership;
     const turn = ++this.#turns;
     const deletion = before === undefined ? null : parseClaim(before)[4];
-    const value = claimText(this.#membership.name, runId, turn, [], deletion);
+    const value = claimText(name, runId, turn, [], deletion);
+    let claim: Claim | null = null;
     this.#held.set(turn, ticket);
     try {
       const put = [[key, value]] as const;
       const interrupt = before === undefined ? [] : [turnInterruptKey(key)];
       const expect = [[key, before?.revision ?? null]] as const;
       const revision = await this.#store.commit({ put, delete: interrupt, expect });
-      return { key, turn, value, revision, ticket };
+      // The answer of the store may have come after others took this process for gone.
+      if (!this.#membership.isHeld()) {
+        await this.#membership.confirm(call.signal);
+        call.signal.throwIfAborted();
+      }
+      if (name === this.#membership.name) claim = { key, turn, value, revision, ticket };
+      else this.#left.set(key, [value, 0]);
     } catch (error) {
-      this.#held.delete(turn);
-      if (error instanceof CommitConflict) return null;
-      // Whether it happened is not known.
-      this.#left.set(key, [value, 0]);
-      throw error;
+      if (!(error instanceof CommitConflict)) {
+        // Whether it happened is not known, or nobody asks for it any more.
+        this.#left.set(key, [value, 0]);
+        throw error;
+      }
+    } finally {
+      if (claim === null) this.#held.delete(turn);
     }
+    return claim;
   }
 
   async #isAbandoned(row: Row): Promise<boolean> {
