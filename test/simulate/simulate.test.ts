@@ -250,6 +250,15 @@ const FOUND: readonly Found[] = [
       { at: 5_562, kind: "client", does: "cancel", number: 16 },
     ],
   },
+  {
+    title: "a process that was taken for gone while it was cut off, and then stands still, has its clients answered",
+    seed: 136_317,
+    actions: [
+      { at: 546, kind: "cut", service: 2, milliseconds: 15_000 },
+      { at: 6_663, kind: "client", does: "workflow", number: 7 },
+      { at: 9_965, kind: "freeze", service: 0, milliseconds: null },
+    ],
+  },
 ];
 
 const build = await buildService();
