@@ -64,8 +64,11 @@ function readable(reply: KeptReply): KeptReply {
   throw new ServiceError("conflict", `a request with this Idempotency-Key came before: ${what}`);
 }
 
-const REUSED = "this Idempotency-Key was used for another request: send a new key with a new request";
-const keyReused = () => new ServiceError("key_reused", REUSED);
+const keyReused = () =>
+  new ServiceError(
+    "key_reused",
+    "this Idempotency-Key was used for another request: send a new key with a new request",
+  );
 
 const KEPT_MS = 24 * 60 * 60 * 1_000;
 /** Between two looks at a request that another process works on, where nobody tells of its reply. */
@@ -145,9 +148,9 @@ export class KeptReplies implements ReplyKeeper {
     for (;;) {
       const found = await this.rows.read(id);
       if (found !== undefined && !isOver(found.record)) {
-        const { record } = found;
-        if (record.fingerprint !== fingerprint) throw keyReused();
-        return { runId: record.runId, at: record.at, isRepeated: true, settle: async () => {}, free: async () => {} };
+        const { fingerprint: first, runId, at } = found.record;
+        if (first !== fingerprint) throw keyReused();
+        return { runId, at, isRepeated: true, settle: async () => {}, free: async () => {} };
       }
       const claimed = await this.#write(id, { fingerprint, runId: randomUUID() }, signal, found);
       if (claimed !== null) return this.#asName(claimed);
@@ -156,10 +159,11 @@ export class KeptReplies implements ReplyKeeper {
 
   /** A first request that failed has started nothing, but for one that was cut short. Nothing is kept of what it streams. */
   #asName(claimed: Claimed): KeyClaim {
+    const { runId, at } = claimed.record;
     const free = () => this.#settle(claimed, null, () => {});
     return {
-      runId: claimed.record.runId,
-      at: claimed.record.at,
+      runId,
+      at,
       isRepeated: false,
       settle: ({ status }) => (status < 400 || status === 503 ? Promise.resolve() : free()),
       free,
@@ -227,11 +231,11 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   #asClaim(claimed: Claimed, end: End): KeyClaim {
-    const { record, isRepeated } = claimed;
+    const { runId, at } = claimed.record;
     return {
-      runId: record.runId,
-      at: record.at,
-      isRepeated,
+      runId,
+      at,
+      isRepeated: claimed.isRepeated,
       settle: (reply) => this.#settle(claimed, reply, end),
       free: () => this.#settle(claimed, null, end),
     };
