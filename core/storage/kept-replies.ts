@@ -64,11 +64,8 @@ function readable(reply: KeptReply): KeptReply {
   throw new ServiceError("conflict", `a request with this Idempotency-Key came before: ${what}`);
 }
 
-const keyReused = () =>
-  new ServiceError(
-    "key_reused",
-    "this Idempotency-Key was used for another request: send a new key with a new request",
-  );
+const REUSED = "this Idempotency-Key was used for another request: send a new key with a new request";
+const keyReused = () => new ServiceError("key_reused", REUSED);
 
 const KEPT_MS = 24 * 60 * 60 * 1_000;
 /** Between two looks at a request that another process works on, where nobody tells of its reply. */

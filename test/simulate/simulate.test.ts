@@ -259,6 +259,28 @@ const FOUND: readonly Found[] = [
       { at: 9_965, kind: "freeze", service: 0, milliseconds: null },
     ],
   },
+  {
+    title: "a call with a key does not begin in a process that has another name by the time it hears of its claim",
+    seed: 1_096,
+    actions: [
+      { at: 2_687, kind: "client", does: "workflow", number: 0 },
+      { at: 3_915, kind: "client", does: "task", number: 2 },
+      { at: 7_236, kind: "crash", service: 2, calls: 1, happens: false, rest: 100 },
+      { at: 7_183, kind: "client", does: "once", number: 4 },
+      { at: 7_668, kind: "client", does: "once", number: 5 },
+      { at: 4_083, kind: "freeze", service: 0, milliseconds: null },
+      { at: 9_243, kind: "client", does: "task", number: 8 },
+      { at: 2_621, kind: "crash", service: 1, calls: 6, happens: false, rest: 12_000 },
+      { at: 8_752, kind: "stop", service: 2, rest: 100 },
+      { at: 9_201, kind: "client", does: "run", number: 25, earlier: "earlier-both" },
+      { at: 1_611, kind: "client", does: "direct", number: 28, earlier: "earlier-direct" },
+      { at: 1_134, kind: "client", does: "run", number: 34, earlier: "earlier-held-act" },
+      { at: 7_236, kind: "client", does: "task", number: 35, earlier: "earlier-task-held-act" },
+      { at: 1_991, kind: "client", does: "once", number: 40, earlier: "earlier-calling-held-act" },
+      { at: 6_920, kind: "client", does: "talk", number: 41, earlier: "earlier-talk-held" },
+      { at: 1_075, kind: "client", does: "workflow", number: 44, earlier: "earlier-chain-sleeping" },
+    ],
+  },
 ];
 
 const build = await buildService();

@@ -119,7 +119,7 @@ export class TurnClaims {
 
   /** Null when another process has the turn, or when it is to be waited for because the store is away. */
   take(ticket: ClaimedTurn): Promise<Claim | null> {
-    return this.#write(ticket, undefined).catch((error) => {
+    return this.#write(ticket).catch((error) => {
       if (ticket.outlasts(error)) return null;
       throw error;
     });
@@ -135,7 +135,7 @@ export class TurnClaims {
     const watch = new Watch(this.#store, key);
     let asked: number | undefined;
     /** That before the first look: who comes after a deletion, or while it goes on, may begin anew. */
-    let known: string | null | undefined;
+    let known: string | undefined;
     try {
       for (;;) {
         signal.throwIfAborted();
@@ -249,8 +249,8 @@ export class TurnClaims {
     const { key } = claim;
     try {
       for (;;) {
-        const commit = { delete: [key, turnInterruptKey(key)], expect: [[key, claim.revision]] as const };
-        if ((await unlessConflict(this.#store.commit(commit))) || (await this.renew(claim)) === null) break;
+        const commit = this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, claim.revision]] });
+        if ((await unlessConflict(commit)) || (await this.renew(claim)) === null) break;
       }
     } catch {
       this.#left.set(key, [claim.value, 0]);
@@ -264,7 +264,7 @@ export class TurnClaims {
   }
 
   /** @param before the row that is taken over, if there is one */
-  async #write(ticket: ClaimedTurn, before: Row | undefined): Promise<Claim | null> {
+  async #write(ticket: ClaimedTurn, before?: Row): Promise<Claim | null> {
     const { key, runId, call } = ticket;
     const { name } = this.#membership;
     const turn = ++this.#turns;
