@@ -311,9 +311,9 @@ test("settleDue: what was decided while approvals were kept for another time goe
 test("a call that a person has approved waits for a store that is away where its run is kept, and fails where it is not", async () => {
   const store = createMemoryStore();
   const process = processOn(store, Date.now());
-  const waiting = await process.call("chat");
-  assert.ok("waits" in waiting);
-  assert.equal(await process.answer(waiting.waits, true), "approved");
+  const { waits: id } = await process.call("chat");
+  assert.ok(id !== undefined);
+  assert.equal(await process.answer(id, true), "approved");
   let isAway = true;
   const get: Store["get"] = (key) => (isAway ? Promise.reject(unavailable("away")) : store.get(key));
   const options = { isolated: true, open: false, retention: DAY, limit: 10, refused() {}, logger: silent };
@@ -324,7 +324,7 @@ test("a call that a person has approved waits for a store that is away where its
       isAway = false;
     };
     const record = { isKept, away: back };
-    const approval = { kind: "chat", agentId: "a", toolCallId: "c1", id: waiting.waits, record } as const;
+    const approval = { kind: "chat", agentId: "a", toolCallId: "c1", id, record } as const;
     const of = origin({ user: { id: "ada" } }, { executionId: "e1", idempotencyKey: "e1:pay", approval });
     return approvals.admit({ tool: pay, input: { n: 1 }, origin: of });
   };
