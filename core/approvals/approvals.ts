@@ -293,11 +293,12 @@ export class Approvals implements ApprovalInbox {
         },
         hear: (id, { from, ...answer }) => this.hear(id, answer, from),
       });
-    // Nobody would make the call of a step again, and what a person has answered must count. A run that is not kept is its client's.
+    // Nobody would make the call of a step or a kept run again, and what a person has answered must count.
     const report = (error: ServiceError) => approval?.record?.away(error);
     return ask().catch((failure) => {
-      if (approval?.kind !== "step" || approval.record?.isKept === false) throw failure;
-      return whileAway(failure, ask, { report, isOver: () => caller.signal.aborted });
+      if (approval?.record?.isKept ?? approval?.kind === "step")
+        return whileAway(failure, ask, { report, isOver: () => caller.signal.aborted });
+      throw failure;
     });
   }
 

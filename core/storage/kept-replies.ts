@@ -145,9 +145,9 @@ export class KeptReplies implements ReplyKeeper {
     for (;;) {
       const found = await this.rows.read(id);
       if (found !== undefined && !isOver(found.record)) {
-        const { record } = found;
-        if (record.fingerprint !== fingerprint) throw keyReused();
-        return { runId: record.runId, at: record.at, isRepeated: true, settle: async () => {}, free: async () => {} };
+        const { fingerprint: first, runId, at } = found.record;
+        if (first !== fingerprint) throw keyReused();
+        return { runId, at, isRepeated: true, settle: async () => {}, free: async () => {} };
       }
       const claimed = await this.#write(id, { fingerprint, runId: randomUUID() }, signal, found);
       if (claimed !== null) return this.#asName(claimed);
@@ -156,10 +156,11 @@ export class KeptReplies implements ReplyKeeper {
 
   /** A first request that failed has started nothing, but for one that was cut short. Nothing is kept of what it streams. */
   #asName(claimed: Claimed): KeyClaim {
+    const { runId, at } = claimed.record;
     const free = () => this.#settle(claimed, null, () => {});
     return {
-      runId: claimed.record.runId,
-      at: claimed.record.at,
+      runId,
+      at,
       isRepeated: false,
       settle: ({ status }) => (status < 400 || status === 503 ? Promise.resolve() : free()),
       free,
@@ -201,8 +202,8 @@ export class KeptReplies implements ReplyKeeper {
       if (this.#membership?.isHeld() === false) {
         await this.#membership.confirm(signal);
         signal.throwIfAborted();
-        if (record.process !== this.#process) return null;
       }
+      if (record.process !== this.#process) return null;
       return { id, record, revision, isRepeated: before?.record.runId === record.runId };
     } catch (error) {
       if (error instanceof CommitConflict) return null;
@@ -227,11 +228,11 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   #asClaim(claimed: Claimed, end: End): KeyClaim {
-    const { record, isRepeated } = claimed;
+    const { runId, at } = claimed.record;
     return {
-      runId: record.runId,
-      at: record.at,
-      isRepeated,
+      runId,
+      at,
+      isRepeated: claimed.isRepeated,
       settle: (reply) => this.#settle(claimed, reply, end),
       free: () => this.#settle(claimed, null, end),
     };

@@ -144,7 +144,11 @@ export class Simulation {
     const ended = await world.run(() => this.#left === 0, PATIENCE_MS);
     if (!ended && world.complaints.length === 0) world.complain(`${this.#left} clients wait for ever`);
     if (this.atRest.length > 0) await this.#askAll();
-    await this.#requireRest();
+    // What an earlier release has left ends with its clients, and a plan that was shrunk has not all of them.
+    const isWhole = this.#earlier?.left.every(({ key }) =>
+      actions.some((each) => "earlier" in each && each.earlier === key),
+    );
+    if (isWhole !== false) await this.#requireRest();
   }
 
   async #askAll(): Promise<void> {
@@ -202,9 +206,10 @@ export class Simulation {
     }
   }
 
-  /** Whether a process would be taken for gone when it stands still: there are others, and of those none stands still so long. */
-  #mayBeLeft({ running }: Service): boolean {
-    return running !== null && this.services.length > 1 && !this.services.some(({ process }) => process!.isLeft);
+  /** Whether a process would be taken for gone when it stands still: it is not yet, there are others, and none of them stands still so long. */
+  #mayBeLeft({ running, process }: Service): boolean {
+    if (running === null || this.database.isGone(process!)) return false;
+    return this.services.length > 1 && !this.services.some((service) => service.process!.isLeft);
   }
 
   /** Sends a request to the process of a service, which may answer. Null when nothing came back. */

@@ -54,8 +54,8 @@ export interface Claim {
 type ClaimValue = [process: string, runId: string, turn: number, dropped: readonly string[], deletion: string | null];
 
 function claimText(process: string, runId: string, turn: number, dropped: readonly string[], deletion: string | null) {
-  const isPlain = dropped.length === 0 && deletion === null;
-  return JSON.stringify(isPlain ? [process, runId, turn] : [process, runId, turn, dropped, deletion]);
+  const rest = dropped.length === 0 && deletion === null ? [] : [dropped, deletion];
+  return JSON.stringify([process, runId, turn, ...rest]);
 }
 function parseClaim({ value }: Row): ClaimValue {
   const [process = "", runId = "", turn = 0, dropped = [], deletion = null] = JSON.parse(value) as Partial<ClaimValue>;
@@ -119,7 +119,7 @@ export class TurnClaims {
 
   /** Null when another process has the turn, or when it is to be waited for because the store is away. */
   take(ticket: ClaimedTurn): Promise<Claim | null> {
-    return this.#write(ticket, undefined).catch((error) => {
+    return this.#write(ticket).catch((error) => {
       if (ticket.outlasts(error)) return null;
       throw error;
     });
@@ -135,7 +135,7 @@ export class TurnClaims {
     const watch = new Watch(this.#store, key);
     let asked: number | undefined;
     /** That before the first look: who comes after a deletion, or while it goes on, may begin anew. */
-    let known: string | null | undefined;
+    let known: string | undefined;
     try {
       for (;;) {
         signal.throwIfAborted();
@@ -146,8 +146,9 @@ export class TurnClaims {
           if (deletion !== null && deletion !== known) throw conversationDeleted();
           if (row === undefined || (await this.#isAbandoned(row))) {
             const claim = await this.#write(ticket, row);
-            if (claim !== null && !signal.aborted) return claim;
-            if (claim !== null) await this.release(claim);
+            if (claim === null) continue;
+            if (!signal.aborted) return claim;
+            await this.release(claim);
             continue;
           }
           if (mode === "reject") throw conversationBusy("another turn of the conversation is at work");
@@ -191,9 +192,12 @@ export class TurnClaims {
     const value = claimText(this.#membership.name, "", 0, [], deletion);
     for (;;) {
       const row = await this.#store.get(key);
-      const put = [[key, value]] as const;
-      const commit = { put, delete: [turnInterruptKey(key)], expect: [[key, row?.revision ?? null]] as const };
-      if (!(await unlessConflict(this.#store.commit(commit)))) continue;
+      const taken = this.#store.commit({
+        put: [[key, value]],
+        delete: [turnInterruptKey(key)],
+        expect: [[key, row?.revision ?? null]],
+      });
+      if (!(await unlessConflict(taken))) continue;
       const wasAtWork = row !== undefined && !isDeletion(row);
       if (wasAtWork) this.#store.wake?.(TURN_INTERRUPTS);
       return { wasAtWork, end: () => this.#endDeletion(key, value, wasAtWork ? deletion : null) };
@@ -224,8 +228,8 @@ export class TurnClaims {
       const [process, runId, turn, dropped, deletion] = parseClaim(row);
       const all = [...new Set([...dropped, ...ids])];
       if (all.length > MAX_DROPPED) throw conversationBusy("too many of its messages are deleted during one turn");
-      const put = [[key, claimText(process, runId, turn, all, deletion)]] as const;
-      if (await unlessConflict(this.#store.commit({ put, expect: [[key, row.revision]] }))) return;
+      const text = claimText(process, runId, turn, all, deletion);
+      if (await unlessConflict(this.#store.commit({ put: [[key, text]], expect: [[key, row.revision]] }))) return;
     }
   }
 
@@ -245,8 +249,8 @@ export class TurnClaims {
     const { key } = claim;
     try {
       for (;;) {
-        const commit = { delete: [key, turnInterruptKey(key)], expect: [[key, claim.revision]] as const };
-        if ((await unlessConflict(this.#store.commit(commit))) || (await this.renew(claim)) === null) break;
+        const commit = this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, claim.revision]] });
+        if ((await unlessConflict(commit)) || (await this.renew(claim)) === null) break;
       }
     } catch {
       this.#left.set(key, [claim.value, 0]);
@@ -260,23 +264,32 @@ export class TurnClaims {
   }
 
   /** @param before the row that is taken over, if there is one */
-  async #write(ticket: ClaimedTurn, before: Row | undefined): Promise<Claim | null> {
+  async #write(ticket: ClaimedTurn, before?: Row): Promise<Claim | null> {
     const { key, runId, call } = ticket;
-    if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
+    const { name } = this.#membership;
     const turn = ++this.#turns;
     const deletion = before === undefined ? null : parseClaim(before)[4];
-    const value = claimText(this.#membership.name, runId, turn, [], deletion);
+    const value = claimText(name, runId, turn, [], deletion);
     this.#held.set(turn, ticket);
     try {
-      const put = [[key, value]] as const;
-      const interrupt = before === undefined ? [] : [turnInterruptKey(key)];
-      const expect = [[key, before?.revision ?? null]] as const;
-      const revision = await this.#store.commit({ put, delete: interrupt, expect });
-      return { key, turn, value, revision, ticket };
+      const revision = await this.#store.commit({
+        put: [[key, value]],
+        delete: before === undefined ? [] : [turnInterruptKey(key)],
+        expect: [[key, before?.revision ?? null]],
+      });
+      // The answer of the store may have come after others took this process for gone.
+      if (!this.#membership.isHeld()) {
+        await this.#membership.confirm(call.signal);
+        call.signal.throwIfAborted();
+      }
+      const claim = { key, turn, value, revision, ticket };
+      if (name === this.#membership.name) return claim;
+      await this.release(claim);
+      return null;
     } catch (error) {
       this.#held.delete(turn);
       if (error instanceof CommitConflict) return null;
-      // Whether it happened is not known.
+      // Whether it happened is not known, or nobody asks for it any more.
       this.#left.set(key, [value, 0]);
       throw error;
     }
@@ -292,9 +305,8 @@ export class TurnClaims {
   /** The request goes with the row of the turn that it is for. */
   async #askToStop(row: Row): Promise<void> {
     const { key, revision } = row;
-    const [, runId] = parseClaim(row);
-    const put = [[turnInterruptKey(key), JSON.stringify(runId)]] as const;
-    await unlessConflict(this.#store.commit({ put, expect: [[key, revision]] }));
+    const runId = JSON.stringify(parseClaim(row)[1]);
+    await unlessConflict(this.#store.commit({ put: [[turnInterruptKey(key), runId]], expect: [[key, revision]] }));
     this.#store.wake?.(TURN_INTERRUPTS);
   }
 

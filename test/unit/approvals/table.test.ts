@@ -2,13 +2,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { admit } from "../../../core/approvals/admission.ts";
-import { answer, settleDue } from "../../../core/approvals/approvals.ts";
+import { Approvals, answer, settleDue } from "../../../core/approvals/approvals.ts";
 import { ApprovalRows } from "../../../core/approvals/rows.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
-import { ServiceError } from "../../../core/lib/errors.ts";
+import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { type ApprovalClaim, ApprovalNeeded, type CallKind } from "../../../core/tools/tool.ts";
+import { silent } from "../../support/agents.ts";
 import { origin, tool } from "../../support/tools.ts";
 import { cutStore } from "../../support/workflow-process.ts";
 
@@ -305,4 +306,28 @@ test("settleDue: what was decided while approvals were kept for another time goe
   process.clock.now += 31 * DAY;
   assert.equal(await process.settle(), 1);
   assert.deepEqual(await store.scan({ prefix: "a", limit: 10 }), []);
+});
+
+test("a call that a person has approved waits for a store that is away where its run is kept, and fails where it is not", async () => {
+  const store = createMemoryStore();
+  const process = processOn(store, Date.now());
+  const { waits: id } = await process.call("chat");
+  assert.ok(id !== undefined);
+  assert.equal(await process.answer(id, true), "approved");
+  let isAway = true;
+  const get: Store["get"] = (key) => (isAway ? Promise.reject(unavailable("away")) : store.get(key));
+  const options = { isolated: true, open: false, retention: DAY, limit: 10, refused() {}, logger: silent };
+  const approvals = new Approvals(options);
+  approvals.connect({ ...store, get }, { tools: new Map(), agents: new Set() });
+  const call = (isKept: boolean) => {
+    const back = () => {
+      isAway = false;
+    };
+    const record = { isKept, away: back };
+    const approval = { kind: "chat", agentId: "a", toolCallId: "c1", id, record } as const;
+    const of = origin({ user: { id: "ada" } }, { executionId: "e1", idempotencyKey: "e1:pay", approval });
+    return approvals.admit({ tool: pay, input: { n: 1 }, origin: of });
+  };
+  await assert.rejects(call(false), { kind: "unavailable" });
+  assert.deepEqual(await call(true), { n: 1 });
 });
