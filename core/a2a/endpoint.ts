@@ -31,12 +31,12 @@ interface RpcCall {
 }
 
 /**
- * @param header `A2A-Version`; without it the version is 0.3 (A2A 1.0, "Protocol Versioning")
+ * @param headers without `A2A-Version` the version is 0.3 (A2A 1.0, "Protocol Versioning")
  * @param hasPush whether the manifest allows push notifications
  */
 async function answerRpc(
   body: unknown,
-  header: string | undefined,
+  headers: Readonly<Record<string, string>>,
   requests: A2ARequestHandler,
   hasPush: boolean,
   call: RpcCall["call"],
@@ -49,8 +49,10 @@ async function answerRpc(
     return reply(rpcError(isId ? id : null, A2A_ERROR_CODE.INVALID_REQUEST, messageOf(error)));
   }
   const { id = null, method, params } = body;
+  const header = headers["a2a-version"];
   const version = chooseVersion(header, method);
   const rpc: RpcCall = { id, version: version ?? "1.0", call };
+  const refuse = STREAMED.has(method) && headers.accept?.includes("event-stream") ? replyEvent : reply;
   try {
     if (version === null) throw unsupported(header!);
     // Refused whatever the params are.
@@ -69,9 +71,12 @@ async function answerRpc(
     const first = await answer.next();
     return first.done ? reply(failure(rpc, new Error("a stream without an event"))) : stream(rpc, first.value, answer);
   } catch (error) {
-    return reply(failure(rpc, error));
+    return refuse(failure(rpc, error));
   }
 }
+
+/** Clients of 0.3 take a reply to these that is no stream for broken, and do not read its error. */
+const STREAMED = new Set(["message/stream", "tasks/resubscribe"]);
 
 const unknown = (method: string, version: Version) =>
   `A2A ${version} has no method ${JSON.stringify(method.slice(0, 64))}`;
@@ -135,6 +140,8 @@ const rpcError = (id: Id, code: number, message: string) => ({
 /** In JSON-RPC an error is a reply like any other, with status 200. */
 const reply = (answer: object): RawReply => ({ status: 200, headers: JSON_HEADERS, body: JSON.stringify(answer) });
 
+const replyEvent = (answer: object): RawReply => ({ status: 200, headers: EVENT_HEADERS, body: eventText(answer) });
+
 const eventText = (answer: object): string => `data: ${JSON.stringify(answer)}\n\n`;
 
 /** A request to an agent. */
@@ -163,5 +170,5 @@ export function answerRequest(
   const principal = principalOf(call, isolated);
   const configs = new PushConfigs({ agent: agent.id, card, tasks, pushes, principal });
   const requests = new Requests({ agent, card, tasks, configs, principal, call, until: began + replyTimeout });
-  return answerRpc(body, call.headers["a2a-version"], requests, pushes.isEnabled, call);
+  return answerRpc(body, call.headers, requests, pushes.isEnabled, call);
 }

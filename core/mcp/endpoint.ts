@@ -169,9 +169,10 @@ export function createEndpoint<S>(
   const shortCalls = makeHandler("auto");
   /** Replies with a stream that has heartbeats, so that neither a proxy nor the time limit of requests ends it. */
   const longCalls = makeHandler("sse");
+  const listens = (body: unknown) => (Object(body) as { method?: unknown }).method === "subscriptions/listen";
   const handlerOf = (body: unknown) => {
     const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } };
-    if (method === "subscriptions/listen")
+    if (listens(body))
       return lists.handlerOf(id, () => createMcpHandler(() => declare(true), { keepAliveMs: keepAlive }));
     const tool = method === "tools/call" ? server.tools.get(params?.name as string) : undefined;
     return (tool?.type ?? "tool") === "tool" ? shortCalls : longCalls;
@@ -181,9 +182,10 @@ export function createEndpoint<S>(
     const request = toWebRequest(method, call.headers, call.signal);
     calls.set(request, call);
     cancellations.handleMessage(call, body);
-    const response = await handlerOf(body).fetch(request, body === undefined ? {} : { parsedBody: body });
     const failure = (message: string) => `event: message\ndata: ${rpcError(rpcId(body), INTERNAL, message)}\n\n`;
-    const reply = await toRawReply(response, failure);
+    const ask = async () =>
+      toRawReply(await handlerOf(body).fetch(request, body === undefined ? {} : { parsedBody: body }), failure);
+    const reply = await (listens(body) ? lists.bounded(call.user, ask) : ask());
     return { ...reply, headers: [...reply.headers, ...sessionHeaders(body)] };
   };
 }

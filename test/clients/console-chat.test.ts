@@ -8,6 +8,7 @@ import { browserMissing, type OpenedPage, startBrowser } from "../support/browse
 import { assertSound, HOSTILE, openConsole, visit } from "../support/console.ts";
 import { weakTexts } from "../support/contrast.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
+import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 
 const MARKDOWN = [
@@ -31,6 +32,21 @@ const MARKDOWN = [
   "> quoted",
 ].join("\n");
 
+/** A picture of one pixel. */
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+const HOUSE = [
+  { type: "text", text: `The house ${HOSTILE}` },
+  { type: "image-data", data: PNG, mediaType: "image/png", filename: "house.png" },
+  { type: "image-data", data: PNG, mediaType: 'text/html,<b>"' },
+  { type: "file-data", data: "AAAA", mediaType: "audio/wav", filename: "bell.wav" },
+  { type: "image-url", url: "https://example.com/house.png" },
+  { type: "file-url", url: "javascript:alert(1)" },
+];
+const HOUSE_PLUGIN = {
+  "tools/house.mjs": `export default { kind: "tool", name: "house", description: "Shows a house",
+    execute: () => (${JSON.stringify({ type: "content", value: HOUSE })}) };`,
+};
+
 const MANIFEST = manifestWith(
   {},
   {
@@ -41,6 +57,7 @@ const MANIFEST = manifestWith(
         replies: [
           { when: "prices", text: MARKDOWN },
           { when: "hello", text: "Good day." },
+          { when: "house", call: { tool: "house", input: {} }, then: "Here it is." },
           {
             when: "pay (\\d+)",
             call: { tool: "pay", input: { amount: "{{ int(match[1]) }}" } },
@@ -51,14 +68,14 @@ const MANIFEST = manifestWith(
       },
     },
     memory: { default: { workingMemory: { scope: "conversation", format: "markdown", template: "# Customer" } } },
-    tools: { sum: { use: "add" }, pay: { use: "pay", approval: true } },
+    tools: { sum: { use: "add" }, pay: { use: "pay", approval: true }, house: { use: "house" } },
     agents: {
       assistant: {
         name: "Assistant",
         description: "Helps",
         instructions: "Help in {{ has(context.language) ? context.language : 'English' }}.",
         model: "demo/echo",
-        tools: ["sum", "pay"],
+        tools: ["sum", "pay", "house"],
       },
     },
   },
@@ -76,7 +93,7 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
   const file = { after: (end: () => unknown) => void endings.push(end) } as TestContext;
 
   before(async () => {
-    const plugins = [pluginFolder(file, PAY_PLUGIN)];
+    const plugins = [pluginFolder(file, { ...PAY_PLUGIN, ...HOUSE_PLUGIN })];
     [browser, service] = await Promise.all([startBrowser(file), startService(file, MANIFEST, { plugins })]);
     opened = await openConsole(browser, service.url);
     page = opened.page;
@@ -176,6 +193,40 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
     const stored = await (await service.get(`/api/memory/conversations/${found.id}/messages?userId=ada`)).json();
     assert.equal((stored as { data: { messages: unknown[] } }).data.messages.length, 4, "one conversation");
     await assertSound(opened);
+  });
+
+  test("agents: pictures that a tool returned are shown in the chat, in the stored conversation, on the page of the run and of the tool", async () => {
+    const memory = { conversationId: "houses", userId: "hal" };
+    const options = { memory, background: true, runId: "house-run" };
+    assert.equal((await service.post("/agents/assistant/text", { input: "the house", options })).status, 202);
+    await page.goto(`${service.url}/#/agents/assistant`);
+    await page.reload();
+    await say("the house please");
+    await answer().getByText("Here it is.").waitFor();
+    for (const path of [
+      "",
+      "runs/assistant/house-run",
+      "memory/assistant/houses?userId=hal",
+      "agents/assistant?conversation=houses&userId=hal",
+      "tools/house",
+    ]) {
+      if (path !== "") await page.goto(`${service.url}/#/${path}`);
+      const shown = page.getByRole("main");
+      if (path === "tools/house") await page.getByRole("button", { name: "Run" }).click();
+      else await shown.getByText("Tool house").last().click();
+      const picture = shown.getByRole("img", { name: "house.png" });
+      await picture.waitFor();
+      assert.equal(await picture.evaluate((image: Loose) => image.decode().then(() => image.naturalWidth)), 1, path);
+      await shown.getByText(`The house ${HOSTILE}`).waitFor();
+      await shown.getByText("bell.wav (audio/wav)").waitFor();
+      await shown.getByText('text/html,<b>"').first().waitFor();
+      assert.deepEqual(
+        await shown.locator(".content a").evaluateAll((links) => links.map((each) => each.getAttribute("href"))),
+        ["https://example.com/house.png"],
+        path,
+      );
+      await assertSound(opened);
+    }
   });
 
   test("agents: an answer that waits for a person goes on in the open page, in another one and after a reload, whoever says yes", async () => {

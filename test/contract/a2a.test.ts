@@ -388,6 +388,23 @@ test("POST /a2a/:id: versions: 1.0 by its header or by its methods, 0.3 without 
   assert.equal(await codeOf("GetTask", "one"), -32009);
 });
 
+test("POST /a2a/:id: errors of message/stream and tasks/resubscribe of 0.3 come in the stream that the client asks for", async () => {
+  const params = { "message/stream": { message: { kind: "message" } }, "tasks/resubscribe": { id: "none" } };
+  const codes = { "message/stream": -32602, "tasks/resubscribe": -32001 };
+  for (const method of ["message/stream", "tasks/resubscribe"] as const) {
+    const body = { jsonrpc: "2.0", id: 7, method, params: params[method] };
+    const asked = (accept: string) => service.post("/a2a/desk", body, { accept });
+    const streamed = await asked("text/event-stream");
+    assert.match(streamed.headers.get("content-type")!, /^text\/event-stream/);
+    const [, event = ""] = /^data: (.*)\n\n$/.exec(await streamed.text()) ?? [];
+    const plain = await asked("application/json");
+    assert.match(plain.headers.get("content-type")!, /^application\/json/);
+    const answer = (await plain.json()) as Loose;
+    assert.deepEqual([streamed.status, plain.status, answer.id, answer.error.code], [200, 200, 7, codes[method]]);
+    assert.deepEqual(JSON.parse(event), answer);
+  }
+});
+
 test("POST /a2a/:id: message/send of 0.3 with a list that is none is refused with -32602, in the words of the request", async () => {
   const message = { kind: "message", messageId: "m", role: "user", parts: [{ kind: "text", text: "x" }] };
   const of = async (change: object) => {

@@ -7,6 +7,7 @@ import { startForeignServer } from "../support/mcp-server.ts";
 import { reload } from "../support/reload.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { SECRET, token } from "../support/tokens.ts";
 
 const ADD = { use: "add" };
 const manifest = (rest: object) => manifestWith({}, rest);
@@ -65,6 +66,54 @@ test("subscriptions/listen at /mcp/:serverId/mcp: a foreign server that describe
   await eventually(() => heard.times > 0, "the client has heard of the change");
   const { tools: listed } = await dataOf(service.get("/mcp/servers/main/tools"));
   assert.equal(listed[1].definition.description, "Has come later");
+});
+
+test("subscriptions/listen at /mcp/:serverId/mcp: of one user 100 are open, and one that ends makes room", async (t) => {
+  const service = await startService(t, {
+    ...withTools("one"),
+    auth: { mode: "authNext", provider: { use: "jwt", secret: SECRET } },
+  });
+  const body = {
+    jsonrpc: "2.0",
+    id: 1,
+    method: "subscriptions/listen",
+    params: {
+      notifications: { toolsListChanged: true },
+      _meta: {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { name: "test", version: "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+      },
+    },
+  };
+  const listens = async (sub: string, change: object = {}) => {
+    const end = new AbortController();
+    t.after(() => end.abort());
+    const reply = await fetch(`${service.url}/mcp/main/mcp`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${token({ sub })}`,
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "subscriptions/listen",
+      },
+      body: JSON.stringify({ ...body, ...change }),
+      signal: end.signal,
+    });
+    return { reply, end };
+  };
+  const malformed = await listens("ada", { params: { ...body.params, notifications: 1 } });
+  assert.equal(JSON.parse(await malformed.reply.text()).error.code, -32602, "what is no subscription is not counted");
+  const all = await Promise.all(Array.from({ length: 130 }, () => listens("ada")));
+  const open = all.filter(({ reply }) => reply.status === 200);
+  assert.equal(open.length, 100);
+  const refused = all.find(({ reply }) => reply.status !== 200)!.reply;
+  assert.deepEqual([refused.status, refused.headers.get("retry-after")], [429, "1"]);
+  assert.match(((await refused.json()) as Loose).error, /^100 subscriptions of this user are open/);
+  assert.equal((await listens("bob")).reply.status, 200);
+  open[0]!.end.abort();
+  await eventually(async () => (await listens("ada")).reply.status === 200, "there is room again");
 });
 
 test("initialize at /mcp/:serverId/mcp: earlier revisions of the protocol are not promised to hear of changes", async (t) => {

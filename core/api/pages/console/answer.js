@@ -1,7 +1,7 @@
 /** One answer of an agent, as its parts come: text, reasoning, calls of tools, what sub-agents say, errors. */
 import { element, plain, replace } from "./elements.js";
 import { MarkdownFlow } from "./markdown-flow.js";
-import { jsonBlock, problem } from "./parts.js";
+import { jsonBlock, problem, resultBlock } from "./parts.js";
 
 /** @import { RawStreamPart, Usage } from "../../../../generated/types.ts" */
 /** @typedef {{ fold: HTMLElement, state: HTMLElement, body: HTMLElement, question?: HTMLElement }} ToolCall */
@@ -66,7 +66,7 @@ export class Answer {
       case "tool-call":
         return this.#call(part.toolCallId, part.toolName, part.input, from);
       case "tool-result":
-        return this.#returned(part.toolCallId, "done", jsonBlock(part.output));
+        return this.#returned(part.toolCallId, "done", resultBlock(part.output));
       case "tool-error":
         return this.#returned(part.toolCallId, "failed", problem(part.error));
       case "error":

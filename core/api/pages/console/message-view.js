@@ -2,7 +2,7 @@
 import { element } from "./elements.js";
 import { markdown } from "./markdown-flow.js";
 import { moment } from "./moments.js";
-import { jsonBlock, jsonDetails } from "./parts.js";
+import { jsonBlock, jsonDetails, resultBlock } from "./parts.js";
 import { inboxLink } from "./waiting.js";
 
 /** @import { Message } from "../../../../generated/types.ts" */
@@ -56,7 +56,7 @@ function partView(part, isMine) {
     element("h4", {}, "Input"),
     jsonBlock(input),
     output !== undefined && element("h4", {}, "Result"),
-    output !== undefined && jsonBlock(output),
+    output !== undefined && resultBlock(output),
     errorText !== undefined && element("p", { class: "problem" }, errorText),
   );
 }

@@ -2,6 +2,7 @@
 import { element, replace } from "./elements.js";
 import { jsonText, shortened } from "./formats.js";
 
+/** @import { ContentResult } from "../../../../generated/types.ts" */
 /** @import { Child } from "./elements.js" */
 /** @import { Place } from "./router.js" */
 
@@ -67,6 +68,27 @@ export const clipped = (text, most = 60) =>
 export function jsonBlock(value) {
   // It may scroll, so the keyboard must be able to reach it.
   return element("pre", { class: "json", tabindex: 0, role: "group", "aria-label": "JSON" }, jsonText(value));
+}
+
+/**
+ * What a tool returned: pictures as such, for which nothing is fetched, addresses as links, anything else as text or JSON.
+ *
+ * @param {unknown} value
+ */
+export function resultBlock(value) {
+  const { type, value: items } = /** @type {Partial<ContentResult>} */ (Object(value));
+  if (type !== "content" || !Array.isArray(items)) return jsonBlock(value);
+  return element("div", { class: "content" }, ...items.map(itemView));
+}
+
+/** @param {ContentResult["value"][number]} item @returns {Child} */
+function itemView(item) {
+  if (item.type === "text") return element("p", { class: "said" }, item.text);
+  if ("url" in item) return /^https?:/i.test(item.url) ? element("a", { href: item.url }, item.url) : item.url;
+  const { data, mediaType, filename = mediaType } = item;
+  if (/^image\/[\w.+-]+$/.test(mediaType))
+    return element("img", { src: `data:${mediaType};base64,${data}`, alt: filename });
+  return element("p", { class: "quiet" }, `${filename} (${mediaType})`);
 }
 
 /**

@@ -3,7 +3,7 @@ import { newTrace } from "./answer-facts.js";
 import { Refusal, segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { durationText } from "./formats.js";
-import { badge, facts, jsonBlock, jsonDetails, load, problem, section } from "./parts.js";
+import { badge, facts, jsonDetails, load, problem, resultBlock, section } from "./parts.js";
 import { linkTo } from "./router.js";
 import { jsonField, valueFields } from "./value-form.js";
 import { inboxLink } from "./waiting.js";
@@ -67,7 +67,7 @@ function runForm({ api, signal, announce }, { name, parameters }) {
       const { result, executionTime } = await api.post(`tools/${segment(name)}/execute`, body, { signal, headers });
       approvalId = "";
       announce(`${name} has run`);
-      replace(outcome, element("h3", {}, "Result"), jsonBlock(result), after(trace.id, executionTime));
+      replace(outcome, element("h3", {}, "Result"), resultBlock(result), after(trace.id, executionTime));
     } catch (error) {
       if (signal.aborted) return;
       const asked = error instanceof Refusal ? (error.headers.get("x-approval-id") ?? "") : "";
