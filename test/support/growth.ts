@@ -13,8 +13,8 @@ const NOISE = 2;
 /** Between those of linear work, 4, and of quadratic work, 16. */
 const STEEP = 9;
 const TRIES = 5;
-/** What grows too fast does so each time; a collection of garbage may fall into all tries of one look. */
-const LOOKS = 3;
+/** What grows too fast does so each time; a collection of garbage may fall into all tries of one look, and in a large heap of several. */
+const LOOKS = 8;
 const TRIES_OF_LOOK = 2;
 /** Milliseconds after which work that does not end is cut off. */
 const ENDLESS = 200_000;
