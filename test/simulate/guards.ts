@@ -222,6 +222,7 @@ export const GUARDS: readonly Guard[] = [
     shows: { clients: ["run", "workflow", "task"], faults: ["freeze"] },
     from: "  await origin.call.confirm?.();\n",
     to: "",
+    seed: 214,
   },
   {
     file: "core/approvals/approvals.ts",
