@@ -11,7 +11,7 @@ import { type Caller, Refused, type Visit } from "../caller.ts";
 const MANIFEST = `
 name: Calls
 version: 1.0.0
-server: { port: 0, transport: "\${TRANSPORT}", limits: { request: 15s } }
+server: { port: 0, transport: "\${TRANSPORT}", limits: { request: 60s } }
 store: sqlite:data/calls.db
 logs: { level: warn, buffer: 500 }
 observability: { sample: 0.01 }
@@ -20,7 +20,7 @@ providers:
     use: openai-compatible
     baseURL: "\${UPSTREAM}"
     retries: 1
-    timeouts: { connect: 2s, firstByte: 1s, idle: 1s, total: 10s }
+    timeouts: { connect: 5s, firstByte: 5s, idle: 5s, total: 30s }
 tools:
   lookup_order: { use: lookup-order }
 agents:
@@ -38,7 +38,7 @@ const VISITS: readonly (readonly [weight: number, named: { name: string; visit: 
 
 const CLIENTS = 64;
 /** Milliseconds within which a call must be over: the limit of a request, and what a busy machine takes. */
-const PATIENCE = 30_000;
+const PATIENCE = 120_000;
 /** How often the process is measured. */
 const MEASURES = 20;
 

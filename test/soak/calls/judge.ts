@@ -21,7 +21,7 @@ function count({ outcomes }: CallsReport, chosen: (outcome: string) => boolean):
 
 /** Gives what is wrong, in words. */
 export function judgeCalls(report: CallsReport, calls: number): string[] {
-  const { wrong, measures, gave, sockets, served } = report;
+  const { wrong, measures, outcomes, gave, sockets, served } = report;
   if (wrong.length > 0) return wrong;
   const problems: string[] = [];
   const expect = (holds: boolean, problem: string) => void (holds || problems.push(problem));
@@ -30,7 +30,8 @@ export function judgeCalls(report: CallsReport, calls: number): string[] {
   expect(answered + refused === calls, `${calls} calls, of which ${answered} were answered and ${refused} refused`);
   // A fault before the first visible part is tried again: those after it, and a second one, may refuse.
   const most = Math.max(FEW, FAULT_KINDS.length * FAULT_SHARE * calls);
-  expect(refused <= most, `${refused} of ${calls} calls were refused`);
+  const kinds = [...outcomes].map(([name, counts]) => `${name}: ${[...counts].join(" ")}`);
+  expect(refused <= most, `${refused} of ${calls} calls were refused (${kinds.join("; ")})`);
   for (const kind of FAULT_KINDS) expect(calls < ENOUGH || (gave[kind] ?? 0) > 0, `the model made no ${kind}`);
   const quarter = (from: number) => {
     const size = measures.length / 4;
