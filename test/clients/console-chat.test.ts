@@ -57,6 +57,7 @@ const MANIFEST = manifestWith(
         replies: [
           { when: "prices", text: MARKDOWN },
           { when: "hello", text: "Good day." },
+          { when: "crash", text: "It goes", error: "overloaded" },
           { when: "house", call: { tool: "house", input: {} }, then: "Here it is." },
           {
             when: "pay (\\d+)",
@@ -106,6 +107,10 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
     await page.getByRole("textbox", { name: "Your message" }).fill(text);
     await page.keyboard.press("Enter");
   };
+  /** Two looks of the page at what is stored: the first may have begun before. */
+  async function nextLook(page: Page) {
+    for (let looks = 0; looks < 2; looks++) await page.waitForResponse(/\/messages\?/);
+  }
   const answer = () => page.getByRole("log", { name: "Conversation" }).locator(".answer").last();
 
   test("agents: an answer in Markdown is shown as such and runs nothing, with its tokens, model, cost and a link to its trace", async () => {
@@ -125,9 +130,24 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
       (await answer().locator(".answer-facts").textContent()) ?? "",
       /^\d+ tokens.*s.*demo\/echo.*\$0\.\d+Trace$/,
     );
+    await nextLook(page);
     await answer().getByRole("link", { name: "Trace" }).click();
     await page.getByRole("button", { name: "invoke_agent Assistant" }).waitFor();
     await assertSound(opened);
+  });
+
+  test("agents: why an answer failed stays in the chat, and what an answer took stays behind the next one", async () => {
+    const { page } = await openConsole(browser, `${service.url}/#/agents/assistant`);
+    const chat = page.getByRole("log", { name: "Conversation" });
+    for (const [index, words] of ["prices please", "crash", "prices again"].entries()) {
+      await page.getByRole("textbox", { name: "Your message" }).fill(words);
+      await page.keyboard.press("Enter");
+      await chat.locator(".answer-facts").nth(index).waitFor();
+      await nextLook(page);
+    }
+    assert.equal(await chat.locator(".answer-facts").count(), 3);
+    assert.equal(await chat.getByRole("alert").count(), 1);
+    await page.context().close();
   });
 
   test("Markdown of a model becomes plain elements alone, and its links lead to web pages and mail alone", async () => {

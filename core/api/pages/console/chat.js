@@ -40,6 +40,8 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
   let follows = false;
   /** Whether there is anything to read of the conversation. */
   let isStored = false;
+  /** Whether what was said last has failed or was stopped: what is stored of it has ids that nobody has told, until the next look. */
+  let hasFailed = false;
   /** What the next message that is taken makes of the ones before: their questions may be withdrawn, their refusals are over. @type {(() => unknown)[]} */
   const unsettled = [];
   /** Ids of the messages that are on the page. @type {Set<string>} */
@@ -137,10 +139,14 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
     const query = new URLSearchParams({ agentId, limit: "200", ...(userId !== "" && { userId }) });
     /** @type {MessageList} */
     const { messages } = await api.get(`api/memory/conversations/${segment(id)}/messages?${query}`, { signal });
-    if (isBusy() || (shown.size > 0 && messages.every((each) => shown.has(each.id)))) return;
-    const run = await openRun(id);
+    if (isBusy()) return;
+    const isNew = shown.size === 0 || messages.some((each) => !shown.has(each.id));
+    const run = isNew ? await openRun(id) : undefined;
     if (isBusy()) return;
     for (const each of messages) shown.add(each.id);
+    const isKnown = !isNew || (hasFailed && run === undefined);
+    hasFailed = false;
+    if (isKnown) return;
     // What the run has said so far is read from its beginning.
     replace(log, ...messages.filter((each) => each.id !== answerOf(run?.runId)).map(messageView));
     scrollDown();
@@ -173,7 +179,8 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
       /** @type {Approval[]} */
       const withdrawn = await api.get("approvals?status=withdrawn&order=desc&limit=100", { signal }).catch(() => []);
       const approval = withdrawn.find((each) => each.approvalId === approvalId);
-      if (approval === undefined) return;
+      // The next look at the conversation says what has become of it.
+      if (approval === undefined) return shown.clear();
       replace(target, approvalCard(place, approval, undefined));
       settle(approval.status);
     });
@@ -262,6 +269,7 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
       scrollDown();
     }
     isStored = true;
+    hasFailed ||= answer.usage === undefined;
     answered();
     if (answer.waits && (await isKept(trace.id))) {
       turn.remove();
@@ -305,7 +313,9 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
         earlier = 0;
         answer.take(data);
         scrollDown();
-        if (data.type === "finish" && answer.usage !== undefined)
+        if (data.type !== "finish") continue;
+        for (const id of [data.userMessageId, data.messageId]) if (id !== undefined) shown.add(id);
+        if (answer.usage !== undefined)
           announce(`The answer is complete: ${counted(answer.usage.totalTokens, "token")}.`);
       }
     } finally {
