@@ -37,7 +37,8 @@ async function cluster(t: TestContext, times: MembershipTimes) {
   const folder = await temporaryFolder(t);
   const [file, go] = [join(folder, "runs"), join(folder, "go")];
   const note = (id: string, how: string) => ({ id, andThen: { use: "note", with: { file, go, how } } });
-  const retry = { attempts: 3, delay: "1s", backoff: "fixed" };
+  // So long that a process can be frozen in the pause, on a machine that is busy with other tests too.
+  const retry = { attempts: 3, delay: "10s", backoff: "fixed" };
   const manifest = {
     workflows: {
       held: { steps: [note("one", "hold"), note("two", "")] },
