@@ -96,6 +96,19 @@ export function keySigner(pair: Pair, mallory: Pair, kid?: string): Signer {
 
 const bearer = (value: string, scheme = "Bearer") => ({ authorization: `${scheme} ${value}` });
 
+/** A token that means the same however long its use goes on: one that is some seconds old is made anew. */
+function timed(name: string, worth: Credential["worth"], make: () => string): Credential {
+  let [value, until] = ["", 0];
+  return {
+    name,
+    worth,
+    get headers() {
+      if (now() > until) [value, until] = [make(), now() + 3];
+      return bearer(value);
+    },
+  };
+}
+
 function tokens({ sign, forged }: Signer): Credential[] {
   const good = sign();
   const rows: Record<string, string> = {
@@ -103,7 +116,6 @@ function tokens({ sign, forged }: Signer): Credential[] {
     "expired long ago": sign({ exp: 1 }),
     "without an end": sign({ exp: undefined }),
     "with an end that is no number": sign({ exp: "tomorrow" }),
-    "not good yet": sign({ nbf: now() + 60 }),
     "of another issuer": sign({ iss: "https://login.example.evil" }),
     "without an issuer": sign({ iss: undefined }),
     "for another audience": sign({ aud: "other" }),
@@ -124,8 +136,9 @@ function tokens({ sign, forged }: Signer): Credential[] {
     { name: "token", worth: "user", headers: bearer(good) },
     { name: "token of another user", worth: "user", headers: bearer(sign({ sub: "bob" })) },
     { name: "token for several audiences", worth: "user", headers: bearer(sign({ aud: ["x", AUDIENCE] })) },
-    { name: "token that ended within the tolerance", worth: "user", headers: bearer(sign({ exp: now() - 5 })) },
-    { name: "token that begins within the tolerance", worth: "user", headers: bearer(sign({ nbf: now() + 20 })) },
+    timed("token that ended within the tolerance", "user", () => sign({ exp: now() - 5 })),
+    timed("token that begins within the tolerance", "user", () => sign({ nbf: now() + 20 })),
+    timed("token: not good yet", "nothing", () => sign({ nbf: now() + 60 })),
     { name: "token under a scheme in small letters", worth: "user", headers: bearer(good, "bearer") },
     { name: "token under no scheme", worth: "nothing", headers: { authorization: good } },
     { name: "token under another scheme", worth: "nothing", headers: bearer(good, "Basic") },
