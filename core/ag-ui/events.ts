@@ -54,7 +54,11 @@ class Blocks {
     if (delta === "") return [];
     const kind = type === "text-delta" ? "text" : "reasoning";
     const begun = this.#begin(kind, id);
-    return [...begun, contentOf(this.#open.get(kind + id)!, delta)];
+    const { messageId } = this.#open.get(kind + id)!;
+    return [
+      ...begun,
+      { type: kind === "text" ? "TEXT_MESSAGE_CONTENT" : "REASONING_MESSAGE_CONTENT", messageId, delta },
+    ];
   }
 
   end({ type, id, providerMetadata }: PartOf<"text-end" | "reasoning-end">): AgUiEvent[] {
@@ -114,12 +118,6 @@ class Blocks {
     ];
   }
 }
-
-const contentOf = ({ kind, messageId }: Block, delta: string): AgUiEvent => ({
-  type: kind === "text" ? "TEXT_MESSAGE_CONTENT" : "REASONING_MESSAGE_CONTENT",
-  messageId,
-  delta,
-});
 
 /** @param carried events for the metadata of the message, to be sent while the message is known */
 function endOf({ kind, messageId }: Block, carried: readonly AgUiEvent[] = []): AgUiEvent[] {

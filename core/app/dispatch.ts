@@ -77,10 +77,6 @@ function bodyLimit({ body, uploads }: LimitsManifest, { bodyClass }: Pick<Route<
   return Math.min(typeof body === "number" ? body : body[bodyClass ?? "default"], uploads);
 }
 
-/** Whether an MCP server is called on behalf of users. */
-const callsForUsers = ({ mcp }: Service["manifest"]): boolean =>
-  Object.values(mcp.clients).some(({ auth }) => auth !== undefined);
-
 const bodyLimitName = ({ body }: LimitsManifest, { bodyClass }: Pick<Route<Service>, "bodyClass">) =>
   typeof body === "number" ? "server.limits.body" : (`server.limits.body.${bodyClass ?? "default"}` as const);
 
@@ -116,7 +112,11 @@ export function compileDispatch(
   const { allowedHosts } = manifest.server;
   const site = compileSite(manifest.server, access.mode === "none" && (!isPublic(host) || allowedHosts.length > 0));
   const credentials = compileCredentials(env);
-  const checks = { credentials, verifier, keepsTokens: callsForUsers(manifest) };
+  const checks = {
+    credentials,
+    verifier,
+    keepsTokens: Object.values(manifest.mcp.clients).some(({ auth }) => auth !== undefined),
+  };
   const guards = compileGuards(access, checks);
   const socketGuards = compileGuards(access, checks, HANDSHAKE_CREDENTIALS);
   const uploads = new Uploads(limits.uploads, meters.limits.count);

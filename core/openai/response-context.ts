@@ -42,7 +42,8 @@ export async function readEarlier(
   if (isNothing(id)) return NOTHING_EARLIER;
   const { rows } = responses;
   const found = await responses.lookUp(id, principal, charge);
-  if (found === undefined) throw previousNotFound(id);
+  if (found === undefined)
+    throw unusable("previous_response_not_found", `previous response ${quoted(id)} does not exist`);
   const { record } = found;
   if (!CONTINUED.has(record.resource.status))
     throw unusable("invalid_value", `previous_response_id is that of a response that is ${record.resource.status}`);
@@ -81,8 +82,6 @@ const itemsOf = ({ input, resource }: ResponseRecord): readonly ConversationItem
 const unusable = (code: string, message: string) =>
   new OpenaiError("invalid_input", message, code, "previous_response_id");
 const tooLong = (message: string) => unusable("context_length_exceeded", `${message}: begin a new one`);
-const previousNotFound = (id: string) =>
-  unusable("previous_response_not_found", `previous response ${quoted(id)} does not exist`);
 
 /** Replaces references to items by these items. @throws OpenaiError for an item that does not exist for this principal */
 export async function resolveReferences(

@@ -64,7 +64,10 @@ export async function readResponseRequest(
   { recent, keyed, charge }: Asking,
 ): Promise<NewResponse> {
   const id = `resp_${(keyed?.runId ?? randomUUID()).replaceAll("-", "")}`;
-  const tools = readTools(body);
+  const tools = (body.tools ?? []).map((tool, index) => {
+    requireFunction(tool as Fields, `tools[${index}]`);
+    return readFunction(tool as Fields, `tools[${index}]`);
+  });
   const input = await resolveReferences(responses.rows, readInput(body.input, id), principal, charge);
   const { previous_response_id: previous } = body;
   const earlier = recent ?? (await readEarlier(responses, previous, principal, charge));
@@ -107,13 +110,6 @@ function protocolBody(body: Body, tools: readonly ClientTool[], messages: readon
     effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning.effort" },
     ...chooseTools(tools, choice, ({ name }) => name),
   };
-}
-
-function readTools({ tools }: Body): ClientTool[] {
-  return (tools ?? []).map((tool, index) => {
-    requireFunction(tool as Fields, `tools[${index}]`);
-    return readFunction(tool as Fields, `tools[${index}]`);
-  });
 }
 
 /** Whether the response is stored. One that is too large is not stored by default, which the response shows. */

@@ -163,13 +163,11 @@ export class Responses {
 
   async #find(id: string, principal: Principal, charge?: Charge): Promise<FoundResponse> {
     const found = await this.lookUp(id, principal, charge);
-    if (found === undefined) throw responseNotFound(id);
+    if (found === undefined)
+      throw new OpenaiError("not_found", `response ${quoted(id)} does not exist`, "not_found", "response_id");
     return found;
   }
 }
-
-const responseNotFound = (id: string) =>
-  new OpenaiError("not_found", `response ${quoted(id)} does not exist`, "not_found", "response_id");
 
 const { limit: LIMIT, order: ORDER } = defaults.ResponseItemsQuery;
 

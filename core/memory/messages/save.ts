@@ -117,7 +117,7 @@ export function createSaver(domain: Domain): Saver {
         for (const call of calls) call.resolve();
       } catch (error) {
         // There may be room for some of them.
-        const alone = calls.length > 1 && isTooLarge(error);
+        const alone = calls.length > 1 && error instanceof ServiceError && error.kind === "too_large";
         for (const call of calls)
           if (alone) await write(domain, [call]).then(call.resolve, call.reject);
           else call.reject(error);
@@ -154,8 +154,6 @@ export function createSaver(domain: Domain): Saver {
     },
   };
 }
-
-const isTooLarge = (error: unknown): boolean => error instanceof ServiceError && error.kind === "too_large";
 
 /** The ids to look up among the stored messages. Most messages have none yet: they get one when they are stored. */
 function namedIds(messages: readonly PreparedMessage[], place: TurnPlace | undefined): string[] {

@@ -98,7 +98,10 @@ export function writeMessages(
       }
     }
     message.named?.(id!);
-    texts.set(messageKey(target.number, position), messageText(message, id!, positionTime(position)));
+    texts.set(
+      messageKey(target.number, position),
+      messageText(message, id!, decodeNumber(position.slice(0, position.indexOf("/")))),
+    );
     searched.set(position, message.search);
   }
   for (const row of texts) draft.put.push(row);
@@ -121,8 +124,6 @@ export function removeMessages(
   const places = [...positions.values()].map((position) => messagePlace(target, position));
   domain.semantic.get(target.memory)?.deleted(draft, places);
 }
-
-const positionTime = (position: string): number => decodeNumber(position.slice(0, position.indexOf("/")));
 
 // The running summary of a conversation: its text, and the last message that it covers.
 

@@ -280,11 +280,13 @@ async function openWalk(
   // Again, for an execution that was resumed after the first call and before its index row was read.
   addRunningHere();
   for (const start of elsewhere) running.set(start.number, start);
-  walk.add([...running.values()].filter((start) => matchesStart(filter, start)).map(toItem));
+  walk.add(
+    [...running.values()]
+      .filter((start) => matchesStart(filter, start))
+      .map(({ at, number }) => ({ entry: executionEntry(at, number), number, revision: null })),
+  );
   return walk;
 }
-
-const toItem = ({ at, number }: ListedStart): Item => ({ entry: executionEntry(at, number), number, revision: null });
 
 /** The records of items; null for those that no longer belong to the list. */
 async function loadRecords(
