@@ -1,9 +1,8 @@
 /** Converts the messages of a chat completion to the form that agents read. */
-import { parseJsonText } from "../http/decode.ts";
 import { invalid, listed } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
-import { readAudio, readContent, readFile, readImage, readText, textPart } from "./content.ts";
-import { type InputMessage, type InputPart, placed } from "./places.ts";
+import { type InputMessage, type InputPart, placed } from "./errors.ts";
+import { parseArguments, readAudio, readContent, readFile, readImage, readText, textPart } from "./item-parts.ts";
 import { isNothing } from "./tools.ts";
 
 const TEXTS = { text: textPart() };
@@ -121,11 +120,4 @@ function readExtras({ extra_content: extras }: Fields) {
   const { thought_signature: signature } = isObject(extras.google) ? extras.google : {};
   const google = signature === undefined ? undefined : { google: { thoughtSignature: signature } };
   return { providerOptions: { openaiCompatible: { extra_content: extras }, ...google } };
-}
-
-/** Parses the arguments of a call. Text of a model that is no JSON object stands in the prompt as `{}`. */
-export function parseArguments(text: unknown, path: string): unknown {
-  if (isNothing(text)) return {};
-  if (typeof text !== "string") throw invalid(`${path} must be string`);
-  return parseJsonText(text) ?? {};
 }

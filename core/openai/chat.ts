@@ -12,10 +12,17 @@ import { systemTime } from "../lib/clock.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { CLAUDE, readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
-import { optionsOf, readFormat, SAMPLING } from "./options.ts";
-import type { Said } from "./run-parts.ts";
-import { hearRun, type StreamTranslation, streamTranslated } from "./run-sink.ts";
-import { chooseTools, isNothing, readFunction, requireFunction, type ToolsOfRequest } from "./tools.ts";
+import { hearRun, type Said, type StreamTranslation, streamTranslated } from "./run-parts.ts";
+import {
+  chooseTools,
+  isNothing,
+  optionsOf,
+  readFormat,
+  readFunction,
+  requireFunction,
+  SAMPLING,
+  type ToolsOfRequest,
+} from "./tools.ts";
 
 /* Chat completions: the output of a run, as deltas of one message. */
 
