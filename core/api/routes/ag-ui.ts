@@ -1,7 +1,6 @@
 /** Agents for user interfaces that speak AG-UI. */
 import { capabilitiesOf } from "../../ag-ui/capabilities.ts";
-import { answerAgUi } from "../../ag-ui/endpoint.ts";
-import { keepsState } from "../../ag-ui/state.ts";
+import { answerAgUi, keepsState } from "../../ag-ui/endpoint.ts";
 import { findAgent, GENERATION } from "./agents.ts";
 import { get, post } from "./row.ts";
 

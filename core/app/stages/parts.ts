@@ -11,7 +11,7 @@ import type { McpClients } from "../../mcp/clients.ts";
 import type { MemoryDomain } from "../../memory/memories.ts";
 import type { CassetteIntercept } from "../../models/cassettes/record.ts";
 import type { Models } from "../../models/models.ts";
-import type { LogRing } from "../../observability/log-ring.ts";
+import type { LogRing } from "../../observability/log-line.ts";
 import type { LogText } from "../../observability/log-text.ts";
 import type { Tracer } from "../../observability/tracer.ts";
 import type { OwnedHost } from "../../registry/host.ts";
