@@ -24,8 +24,7 @@ import { invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Memory } from "../memory/scoped.ts";
-import type { PartOf } from "./event-parts.ts";
-import { RunEvents, type RunIdentity, runStarted } from "./events.ts";
+import { type PartOf, RunEvents, type RunIdentity, runStarted } from "./events.ts";
 import { readMessages, type UiMessage, type UiPart } from "./messages.ts";
 import { threadMessages, type WaitingCall } from "./thread-messages.ts";
 

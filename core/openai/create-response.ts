@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { CompactResponseRequest, CreateResponseRequest } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
-import { TooLongToSumUp } from "../agents/conversation/write-summary.ts";
+import { TooLongToSumUp } from "../agents/conversation/recall.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import { BYTES_PER_TOKEN, messageBytes } from "../agents/prompt/size.ts";
 import type { RunCall } from "../agents/run/caller.ts";

@@ -9,7 +9,7 @@ import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import type { McpClients } from "../../mcp/clients.ts";
 import type { MemoryDomain } from "../../memory/memories.ts";
-import type { CassetteIntercept } from "../../models/cassettes/record.ts";
+import type { CassetteIntercept } from "../../models/cassettes/intercept.ts";
 import type { Models } from "../../models/models.ts";
 import type { LogRing } from "../../observability/log-line.ts";
 import type { LogText } from "../../observability/log-text.ts";
