@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { MODEL_OUTCOMES } from "../core/observability/metrics/named.ts";
+import { MODEL_OUTCOMES } from "../core/observability/metrics/meters.ts";
 import { ROOT } from "./support/command-line.ts";
 import { block, DOCUMENTS, FLAGSHIP, merge } from "./support/documents.ts";
 import { says, startOpenAIUpstream } from "./support/openai-upstream.ts";

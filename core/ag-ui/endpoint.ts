@@ -1,4 +1,5 @@
 /** `POST /agents/:id/ag-ui`: a run for an AG-UI client, from its input to its last event. */
+import { isDeepStrictEqual } from "node:util";
 import type {
   AgUiContext,
   AgUiEvent,
@@ -11,6 +12,7 @@ import type {
   GenerateOptions,
 } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
+import { UPDATE_WORKING_MEMORY } from "../agents/conversation/agent-memory.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { EventPartSink } from "../agents/stream/raw.ts";
 import type { Service } from "../app/service.ts";
@@ -22,11 +24,64 @@ import { invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Memory } from "../memory/scoped.ts";
-import type { PartOf } from "./event-parts.ts";
-import { RunEvents, type RunIdentity, runStarted } from "./events.ts";
+import { type PartOf, RunEvents, type RunIdentity, runStarted } from "./events.ts";
 import { readMessages, type UiMessage, type UiPart } from "./messages.ts";
-import { keepsState, SharedState } from "./state.ts";
 import { threadMessages, type WaitingCall } from "./thread-messages.ts";
+
+// The state that an agent and its client share: the working memory of the conversation, if it is JSON.
+
+type State = Record<string, unknown>;
+
+/** Whether an agent with this memory keeps the state of its clients. */
+export function keepsState({ settings: { workingMemory } }: Memory): boolean {
+  return workingMemory?.format === "json" && workingMemory.scope === "conversation";
+}
+
+class SharedState {
+  readonly #read: () => Promise<State | null>;
+  readonly #stored: State | null;
+  /** The state as the client has edited it, which is stored before the run; undefined when it is unchanged. */
+  readonly edited: State | undefined;
+
+  private constructor(read: () => Promise<State | null>, stored: State | null, given: unknown) {
+    this.#read = read;
+    this.#stored = stored;
+    // A new client has an empty state, even if the conversation has one.
+    const isEdited = isObject(given) && Object.keys(given).length > 0 && !isDeepStrictEqual(given, stored);
+    this.edited = isEdited ? given : undefined;
+  }
+
+  /** @param given the state that the client sent */
+  static async open(memory: Memory, principal: Principal, threadId: string, given: unknown): Promise<SharedState> {
+    const conversation = { id: threadId, userId: actingUser(principal, undefined) ?? ANONYMOUS };
+    const access = memory.for(principal);
+    const read = async () => parsed((await access.workingMemoryIfAny(conversation))?.content ?? null);
+    return new SharedState(read, await read(), given);
+  }
+
+  /** Whether a tool of this name has changed it. */
+  isChangedBy(toolName: string): boolean {
+    return toolName === UPDATE_WORKING_MEMORY;
+  }
+
+  /** The events at the start of the run. */
+  begun(): AgUiEvent[] {
+    return snapshot(this.edited ?? this.#stored);
+  }
+
+  /** The events after a change. */
+  async changed(): Promise<AgUiEvent[]> {
+    return snapshot(await this.#read());
+  }
+}
+
+const snapshot = (state: State | null): AgUiEvent[] =>
+  state === null ? [] : [{ type: "STATE_SNAPSHOT", snapshot: state }];
+
+/** @param content JSON text from the memory */
+function parsed(content: string | null): State | null {
+  return content === null ? null : JSON.parse(content);
+}
 
 // Approvals as interrupts: the questions with which a run ends, and the answers in the client's next run.
 

@@ -1,7 +1,54 @@
 /** Turns the parts of a run into AG-UI events, one after the other. */
-import type { AgUiEvent, AgUiInterrupt, AgUiOutcome } from "../../generated/types.ts";
-import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
-import { customEvent, deniedText, encryptedValue, type PartOf, resultText, usageOf } from "./event-parts.ts";
+import type { AgUiEvent, AgUiInterrupt, AgUiOutcome, AgUiUsage } from "../../generated/types.ts";
+import type { AgentPart, PendingApproval, Usage } from "../agents/run/parts.ts";
+
+// Builds single events and their parts.
+
+export type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;
+type EventOf<T extends AgUiEvent["type"]> = Extract<AgUiEvent, { type: T }>;
+
+/** A result as text: a value that is not text becomes JSON. */
+export const resultText = (output: unknown): string =>
+  typeof output === "string" ? output : (JSON.stringify(output) ?? "null");
+
+export const deniedText = (reason: string | undefined): string =>
+  reason === undefined ? "The call was denied." : `The call was denied: ${reason}`;
+
+function usageOf(usage: Usage, model: string | undefined): AgUiUsage {
+  const { promptTokens: inputTokens, completionTokens: outputTokens, totalTokens } = usage;
+  const { cachedInputTokens, reasoningTokens } = usage;
+  return {
+    ...(model !== undefined && model !== "" && { model }),
+    inputTokens,
+    outputTokens,
+    totalTokens,
+    // A count that a provider does not report is 0 here, and is left out.
+    ...(cachedInputTokens > 0 && { cachedInputTokens }),
+    ...(reasoningTokens > 0 && { reasoningTokens }),
+  };
+}
+
+/** The event for a part that the protocol does not cover. */
+function customEvent(part: PartOf<"source" | "file">): EventOf<"CUSTOM"> {
+  if (part.type === "file") return { type: "CUSTOM", name: "file", value: part.file };
+  const { id, sourceType, title } = part;
+  if (part.sourceType === "url")
+    return { type: "CUSTOM", name: "source", value: { id, sourceType, url: part.url, title } };
+  const { mediaType, filename } = part;
+  return { type: "CUSTOM", name: "source", value: { id, sourceType, mediaType, title, filename } };
+}
+
+/** The event with metadata that the provider expects back, as text that a client keeps. */
+const encryptedValue = (
+  subtype: "message" | "tool-call",
+  entityId: string,
+  metadata: object,
+): EventOf<"REASONING_ENCRYPTED_VALUE"> => ({
+  type: "REASONING_ENCRYPTED_VALUE",
+  subtype,
+  entityId,
+  encryptedValue: JSON.stringify(metadata),
+});
 
 /* The open blocks of one agent: texts, thoughts and calls. Every block must end, because clients refuse a run that leaves one open. */
 
@@ -54,7 +101,11 @@ class Blocks {
     if (delta === "") return [];
     const kind = type === "text-delta" ? "text" : "reasoning";
     const begun = this.#begin(kind, id);
-    return [...begun, contentOf(this.#open.get(kind + id)!, delta)];
+    const { messageId } = this.#open.get(kind + id)!;
+    return [
+      ...begun,
+      { type: kind === "text" ? "TEXT_MESSAGE_CONTENT" : "REASONING_MESSAGE_CONTENT", messageId, delta },
+    ];
   }
 
   end({ type, id, providerMetadata }: PartOf<"text-end" | "reasoning-end">): AgUiEvent[] {
@@ -114,12 +165,6 @@ class Blocks {
     ];
   }
 }
-
-const contentOf = ({ kind, messageId }: Block, delta: string): AgUiEvent => ({
-  type: kind === "text" ? "TEXT_MESSAGE_CONTENT" : "REASONING_MESSAGE_CONTENT",
-  messageId,
-  delta,
-});
 
 /** @param carried events for the metadata of the message, to be sent while the message is known */
 function endOf({ kind, messageId }: Block, carried: readonly AgUiEvent[] = []): AgUiEvent[] {

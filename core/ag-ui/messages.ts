@@ -56,9 +56,6 @@ function metadataIn(value: unknown): object | undefined {
   return isObject(parsed) && Object.values(parsed).every(isObject) ? parsed : undefined;
 }
 
-/** Parses a result that is the text of an object or a list; other text is returned unchanged. */
-const resultIn = (text: string): unknown => parsedObject(text) ?? text;
-
 function parsedObject(text: string): object | undefined {
   if (!/^\s*[[{]/.test(text)) return undefined;
   return parseJsonText(text) as object | undefined;
@@ -120,11 +117,9 @@ export function readMessages(messages: readonly unknown[]): UiMessage[] {
   }
   for (const [id, { path }] of calls.early)
     throw invalid(`${path}.toolCallId: there is no call ${quoted(id)} to which this is the result`);
-  return read.filter(({ parts }) => parts.some(saysSomething));
+  // Thoughts alone do not count as an answer.
+  return read.filter(({ parts }) => parts.some(({ type }) => type !== "step-start" && type !== "reasoning"));
 }
-
-/** Whether a part counts as an answer: thoughts alone do not. */
-const saysSomething = ({ type }: UiPart): boolean => type !== "step-start" && type !== "reasoning";
 
 /** Whether a message comes from a sub-agent: what it has said is part of the result of its call. */
 function isOfSubAgent({ role, subagentRunId, toolCalls, toolCallId }: Fields, calls: Set<string>): boolean {
@@ -179,7 +174,7 @@ function addResult({ known, early }: Calls, fields: Fields, path: string): void 
   const outcome =
     typeof error === "string"
       ? { state: "output-error", errorText: error }
-      : { state: "output-available", output: resultIn(content) };
+      : { state: "output-available", output: parsedObject(content) ?? content };
   const call = known.get(id);
   if (call === undefined) early.set(id, { outcome, path });
   else Object.assign(call, outcome);

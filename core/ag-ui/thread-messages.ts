@@ -1,7 +1,7 @@
 /** Stored messages in the format of AG-UI: an answer becomes several messages, one for each text, call and result. */
 import type { Message } from "../../generated/types.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
-import { deniedText, resultText } from "./event-parts.ts";
+import { deniedText, resultText } from "./events.ts";
 
 type AgUiMessage = Record<string, unknown>;
 

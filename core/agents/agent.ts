@@ -5,7 +5,7 @@ import { invalid, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
-import { type Summary, summarizeLines } from "./conversation/write-summary.ts";
+import { type Summary, summarizeLines } from "./conversation/recall.ts";
 import type { Description } from "./describe.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
 import type { Activity } from "./run/activity.ts";

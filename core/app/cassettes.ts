@@ -1,6 +1,6 @@
 /** Opens the folder of cassettes that a command names. */
 import type { Logger } from "pino";
-import type { CassetteIntercept } from "../models/cassettes/record.ts";
+import type { CassetteIntercept } from "../models/cassettes/intercept.ts";
 
 export interface CassetteFolders {
   /** A folder in which to record the answers of providers. */
@@ -15,10 +15,10 @@ export async function openCassettes(
   logger: Logger,
 ): Promise<CassetteIntercept | undefined> {
   if (record !== undefined) {
-    const { recordCassettes } = await import("../models/cassettes/record.ts");
+    const { recordCassettes } = await import("../models/cassettes/intercept.ts");
     return recordCassettes(record, logger);
   }
   if (replay === undefined) return undefined;
-  const { replayCassettes } = await import("../models/cassettes/replay.ts");
+  const { replayCassettes } = await import("../models/cassettes/intercept.ts");
   return replayCassettes(replay);
 }

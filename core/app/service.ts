@@ -26,7 +26,7 @@ import type { McpServer } from "../mcp/servers.ts";
 import type { ToolDirectory } from "../mcp/tool-directory.ts";
 import { type MemoryChoice, memoryChoice } from "../memory/choose.ts";
 import type { Memory } from "../memory/scoped.ts";
-import type { LogRing } from "../observability/log-ring.ts";
+import type { LogRing } from "../observability/log-line.ts";
 import type { LimitMeters, Meters } from "../observability/metrics/meters.ts";
 import type { MetricsPage } from "../observability/metrics/page.ts";
 import { BLANK, withoutCredentials } from "../observability/redaction.ts";

@@ -252,7 +252,7 @@ function routeAccess(rules: Rules, route: AccessRoute, routes: readonly AccessRo
   const isOpenedByName = OPENED_BY_NAME.has(`${route.method} ${route.path}`);
   for (const { access, patterns } of rules.rules) {
     for (const pattern of patterns) {
-      if (isOpenedByName && access === "public" && isWide(pattern)) continue;
+      if (isOpenedByName && access === "public" && (pattern.hasOpenEnd || pattern.segments.includes(null))) continue;
       const fit = fitPattern(pattern, route);
       if (fit === "always") return withDefault(access);
       if (fit === "never" || belongsToOtherRoute(pattern, route, rivals)) continue;
@@ -261,8 +261,6 @@ function routeAccess(rules: Rules, route: AccessRoute, routes: readonly AccessRo
   }
   return withDefault(rules.otherwise(route.group));
 }
-
-const isWide = ({ hasOpenEnd, segments }: ParsedPattern): boolean => hasOpenEnd || segments.includes(null);
 
 function classOfUnknown(rules: Rules, method: string, segments: readonly string[]): AccessClass {
   for (const { access, patterns } of rules.rules)
@@ -344,7 +342,7 @@ function patternProblems(auth: AuthManifest, context: AccessContext): Problem[] 
       const path = ["auth", key, index];
       const error = patternProblem(text);
       if (error !== null) problems.push({ path, message: error, severity: "error" });
-      else if (matchesNoRoute(text, context)) {
+      else if (matchingRoutes(text, context.routes).length === 0) {
         problems.push({ path, message: "no route of this version matches", severity: "warning" });
       } else if (key === "protectedRoutes" && isAlwaysPublic(text, context)) {
         problems.push({
@@ -363,8 +361,6 @@ function patternProblems(auth: AuthManifest, context: AccessContext): Problem[] 
   }
   return problems;
 }
-
-const matchesNoRoute = (text: string, { routes }: AccessContext): boolean => matchingRoutes(text, routes).length === 0;
 
 function isAlwaysPublic(text: string, { routes }: AccessContext): boolean {
   const rows = matchingRoutes(text, routes);

@@ -1,4 +1,5 @@
 /** Opens the auth provider that `auth.provider` names, at boot. */
+
 import { hash } from "node:crypto";
 import type {
   CryptoKey,
@@ -21,9 +22,31 @@ import type { AuthPlugin, AuthProvider, Host } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { compileTokenKey, type JwtConfig, type TokenKey } from "./jwt-key.ts";
-import { compileMapUser, givesId, type MapUser } from "./map-user.ts";
+import { type Claims, compileMapUser, givesId, type MapUser } from "./map-user.ts";
 import type { Identity, TokenRequest, Verifier } from "./provider-port.ts";
-import type { TokenSource, VerifiedToken } from "./token-source.ts";
+
+// The interface of what verifies tokens, without a cache: the built-in provider `jwt`, and providers of plugins.
+
+/** The content of a valid token. */
+interface VerifiedToken {
+  readonly claims: Claims;
+  /** Expiry in milliseconds since 1970; null when the token names none. */
+  readonly expires: number | null;
+}
+
+interface TokenSource {
+  readonly publicRoutes: readonly string[];
+  /** Milliseconds for which a token is still accepted after its expiry, because clocks differ. */
+  readonly toleranceMs: number;
+  /** Milliseconds for which an answer may be cached at most; 0 when it must not be. */
+  readonly cacheMs: number;
+  /**
+   * Null for an invalid token. `request` may be called only before the first await.
+   *
+   * @throws ServiceError `unavailable` while tokens cannot be verified
+   */
+  check(token: string, request: () => TokenRequest): Promise<VerifiedToken | null>;
+}
 
 /* The built-in auth provider `jwt`: verifies signed JSON Web Tokens. */
 

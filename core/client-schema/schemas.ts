@@ -119,8 +119,6 @@ const prefixItems: Applicator = (interpreter, argument: readonly Schema[], value
   return holds;
 };
 
-const arrayLength = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
-
 const contains: Applicator = (interpreter, argument: Schema, value, { minContains = 1, maxContains }, evaluated) => {
   if (!Array.isArray(value)) return true;
   let count = 0;
@@ -197,7 +195,13 @@ const APPLICATORS: ReadonlyMap<string, Applicator> = new Map<string, Applicator>
     (interpreter, argument: Schema | readonly Schema[], value, schema, evaluated) =>
       Array.isArray(argument)
         ? prefixItems(interpreter, argument as never, value, schema, evaluated)
-        : checkItemsFrom(interpreter, argument as Schema, value, arrayLength(schema.prefixItems), evaluated),
+        : checkItemsFrom(
+            interpreter,
+            argument as Schema,
+            value,
+            Array.isArray(schema.prefixItems) ? schema.prefixItems.length : 0,
+            evaluated,
+          ),
   ],
   [
     "additionalItems",

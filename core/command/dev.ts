@@ -9,7 +9,7 @@ import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadManifest } from "../manifest/load.ts";
-import { pluginFolders } from "../registry/discover.ts";
+import { pluginFolders } from "../registry/load.ts";
 import { foldersIn, SOURCE_FILE } from "../registry/sources.ts";
 import type { Invocation } from "./invocation.ts";
 import { RELOAD_REQUEST, type ReloadAnswer } from "./serve.ts";

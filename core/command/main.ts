@@ -164,7 +164,9 @@ export async function main(argv: string[]): Promise<void> {
     const takes = Object.entries(command.takes ?? {});
     const [missing] = takes.slice(rest.length);
     if (missing !== undefined)
-      throw new Misuse(`${name} needs ${withArticle(missing[0])}, e.g. penstock ${name} ${missing[1]}`);
+      throw new Misuse(
+        `${name} needs ${/^[AEIOU]/.test(missing[0]) ? "an" : "a"} ${missing[0]}, e.g. penstock ${name} ${missing[1]}`,
+      );
     const [surplus] = rest.slice(takes.length + (command.more ?? 0));
     if (surplus !== undefined) throw new Misuse(`${name} takes no "${surplus}"`);
     for (const [option, commands] of Object.entries(COMMANDS_OF_OPTION)) {
@@ -216,8 +218,6 @@ function parse(argv: string[]) {
     throw new Misuse(`unknown option ${unknown}${near(unknown.replace(/^-+/, ""), names, "--")}`);
   }
 }
-
-const withArticle = (noun: string): string => `${/^[AEIOU]/.test(noun) ? "an" : "a"} ${noun}`;
 
 function near(name: string, known: readonly string[], prefix: string): string {
   const meant = suggest(name, known);

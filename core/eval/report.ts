@@ -21,7 +21,9 @@ export function formatTable(reports: readonly CaseReport[]): string {
     failures,
   }));
   const head = ["CASE", "RESULT", "TOKENS", "TIME"];
-  const widths = head.map((_, index) => Math.max(...[head, ...rows.map(({ columns }) => columns)].map(widthOf(index))));
+  const widths = head.map((_, index) =>
+    Math.max(...[head, ...rows.map(({ columns }) => columns)].map((columns) => columns[index]!.length)),
+  );
   const line = (columns: readonly string[]) =>
     columns.map((text, index) => (index < 2 ? text.padEnd(widths[index]!) : text.padStart(widths[index]!))).join("  ");
   const failed = reports.filter(({ passed }) => !passed).length;
@@ -35,11 +37,6 @@ export function formatTable(reports: readonly CaseReport[]): string {
     "",
   ].join("\n");
 }
-
-const widthOf =
-  (index: number) =>
-  (columns: readonly string[]): number =>
-    columns[index]!.length;
 
 const formatTime = (milliseconds: number): string =>
   milliseconds < 1_000 ? `${milliseconds} ms` : `${(milliseconds / 1_000).toFixed(1)} s`;

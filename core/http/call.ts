@@ -333,13 +333,10 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
  */
 export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
 
-/** Whether the client is a browser: programs that read JSON do not ask for HTML. */
-const wantsPage = (accept: string): boolean => accept.includes("text/html");
-
 /** Fails the call; a browser gets the page of the route, if it has one, in place of a 401. @param accept the header of the request */
 export function failAccess<S>(call: Call<S>, error: unknown, page: Route<S>["refusedPage"], accept: string): void {
   const isRefused = error instanceof ServiceError && error.kind === "unauthorized";
-  if (page === undefined || !isRefused || !wantsPage(accept)) {
+  if (page === undefined || !isRefused || !accept.includes("text/html")) {
     call.fail(error);
     return;
   }

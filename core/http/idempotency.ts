@@ -122,17 +122,17 @@ const REPLAYED = factHeaders({ isReplayed: true });
 function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRequest): KeyedRequest {
   if (!KEY.test(key)) throw invalid("Idempotency-Key must be 1 to 255 visible ASCII characters, without spaces");
   return {
-    id: digest(JSON.stringify([caller.kind, userIdOf(user), key])),
+    id: createHash("sha256")
+      .update(JSON.stringify([caller.kind, userIdOf(user), key]))
+      .digest("base64url"),
     fingerprint: createHash("sha256").update(target).update("\0").update(body).digest("base64url"),
   };
 }
 
-const digest = (text: string): string => createHash("sha256").update(text).digest("base64url");
-
 /** Whether a reply may be kept: not after a failure of the service, nor when the reply asks the client to repeat the request. */
 export const isFinal = ({ status, headers }: KeptReply): boolean =>
-  status < 500 && !headers.some((name, index) => index % 2 === 0 && asksAgain(name, status));
-
-/** Later, or once a person has approved it: that which was carried out goes on by itself then. */
-const asksAgain = (header: string, status: number): boolean =>
-  header === "retry-after" || (header === "x-approval-id" && status === 409);
+  status < 500 &&
+  // Later, or once a person has approved it: that which was carried out goes on by itself then.
+  !headers.some(
+    (name, index) => index % 2 === 0 && (name === "retry-after" || (name === "x-approval-id" && status === 409)),
+  );

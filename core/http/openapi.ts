@@ -59,9 +59,6 @@ const LAST_EVENT_PARAMETER = {
   schema: { type: "integer", minimum: 0 },
 };
 
-/** `/agents/:id/text` -> `/agents/{id}/text`. */
-const openapiPath = (path: string) => path.replace(/\/:([^/]+)/g, "/{$1}");
-
 /** The kinds of failure that a route may answer with, beside those of authorization. */
 function possibleFailures(route: Route<never>): Failure[] {
   const kinds: Failure[] = [];
@@ -86,7 +83,7 @@ function describeOperation(
 ): Record<string, unknown> {
   const parameters = [
     ...pathParameters(route.path, samples),
-    ...queryParameters(querySchema(route, schemas)),
+    ...queryParameters(route.query === undefined ? embed(route.schemas?.query) : schemas[route.query]),
     ...(route.idempotent !== undefined ? [KEY_PARAMETER] : []),
     ...headerParameters(route),
   ];
@@ -120,10 +117,6 @@ function headerParameters({ method, output, readsHeaders }: Route<never>): objec
   return method === "GET" && "resumable" in output ? [...known, LAST_EVENT_PARAMETER] : known;
 }
 
-function querySchema(route: Route<never>, schemas: Schemas): OpenapiSchema | undefined {
-  return route.query === undefined ? embed(route.schemas?.query) : schemas[route.query];
-}
-
 function queryParameters(query: OpenapiSchema | undefined): object[] {
   const properties = Object.entries((query?.properties ?? {}) as Record<string, OpenapiSchema>);
   const required = (query?.required ?? []) as string[];
@@ -150,9 +143,9 @@ function replies(route: Route<never>, schemas: Schemas): Record<string, object> 
   if ("raw" in output && output.raw.length === 0) return {};
   const reply = describeReply(route, schemas);
   return {
-    [successStatus(output)]: reply,
+    ["json" in output ? (output.status ?? 200) : 200]: reply,
     ...acceptedReply(output, schemas),
-    ...emptyReply(output),
+    ...("events" in output && output.mayBeEmpty === true ? { 204: { description: "There is nothing to read." } } : {}),
     ...(operation === "platform.readiness" && { 503: { ...reply, description: "Not ready." } }),
   };
 }
@@ -164,11 +157,6 @@ function acceptedReply(output: RouteOutput, schemas: Schemas): Record<string, ob
   const reply = jsonReply(enveloped({ $ref: SCHEMA_REFERENCE + output.accepted }), example);
   return { 202: { ...reply, description: "It has begun, and goes on in the background." } };
 }
-
-const emptyReply = (output: RouteOutput): Record<string, object> =>
-  "events" in output && output.mayBeEmpty === true ? { 204: { description: "There is nothing to read." } } : {};
-
-const successStatus = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);
 
 function describeReply(route: Route<never>, schemas: Schemas): object {
   const { output } = route;
@@ -323,7 +311,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
     if (info.security !== undefined) operation.security = security;
     const tag = describeTag(route.operation);
     tags.set(tag.name, tag);
-    const path = openapiPath(route.path);
+    const path = route.path.replace(/\/:([^/]+)/g, "/{$1}");
     paths[path] ??= {};
     paths[path][route.method.toLowerCase()] = operation;
   }
@@ -339,14 +327,15 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
       schemas: reachable({ paths, responses }, schemas),
       responses,
       headers: usedHeaders({ paths, responses }),
-      ...(info.security !== undefined && { securitySchemes: pick(info.security.schemes, schemes) }),
+      ...(info.security !== undefined && {
+        securitySchemes: Object.fromEntries(
+          Object.entries(info.security.schemes).filter(([name]) => schemes.has(name)),
+        ),
+      }),
     },
     "x-websockets": describeSockets(info.sockets ?? []),
   };
 }
-
-const pick = (all: Record<string, object>, names: ReadonlySet<string>): Record<string, object> =>
-  Object.fromEntries(Object.entries(all).filter(([name]) => names.has(name)));
 
 /** The relative server is resolved against the address of the document, so that it is right behind any proxy. */
 function describeServers(publicUrl: string | undefined): object[] {

@@ -18,18 +18,11 @@ const CROWDED = "too many messages at once";
 const MAX_REASON_BYTES = 123;
 
 /** What is known about a peer before its socket is open. */
-interface PeerInfo {
+interface PeerInfo
+  extends Pick<Peer, "user" | "caller" | "requestId" | "client" | "params" | "query" | "logger" | "trace"> {
   readonly operation: string;
-  readonly user: User | null;
-  readonly caller: Caller;
   /** Milliseconds since 1970 at which its credentials expire; null when they do not. */
   readonly expires: number | null;
-  readonly requestId: string;
-  readonly client: Client;
-  readonly params: Readonly<Record<string, string>>;
-  readonly query: Readonly<Record<string, string>>;
-  readonly logger: Logger;
-  readonly trace: SpanOrigin | undefined;
   /** The budget of bytes that all requests share. */
   readonly uploads: Uploads;
 }

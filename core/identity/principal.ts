@@ -47,17 +47,15 @@ export function principalOf({ user, caller }: Requester, isolated: boolean): Pri
   if (seesEverything(caller)) return EVERYTHING;
   if (user === null) return isolated ? NO_USER : EVERYTHING;
   const userId = userIdOf(user);
-  if (isolated && userId === null) throw tokenWithoutUser();
+  if (isolated && userId === null)
+    throw new ServiceError("unauthorized", "the token names no user (id or sub), and stored objects belong to users", {
+      headers: { "www-authenticate": 'Bearer error="invalid_token"' },
+    });
   return { userId, isolated };
 }
 
 /** With isolation, requests without a user see the objects that have no owner. */
 const NO_USER: Principal = Object.freeze({ userId: null, isolated: true });
-
-const tokenWithoutUser = () =>
-  new ServiceError("unauthorized", "the token names no user (id or sub), and stored objects belong to users", {
-    headers: { "www-authenticate": 'Bearer error="invalid_token"' },
-  });
 
 // The rules of ownership: which objects a caller may see and change. All checks use this file.
 

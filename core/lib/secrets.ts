@@ -34,14 +34,11 @@ export const isSecret = (value: string, named: boolean): boolean =>
 /** The secrets among variables: what their names say is secret, and passwords in addresses. */
 export function secretsOf(variables: Readonly<Record<string, string | undefined>>): string[] {
   return Object.entries(variables).flatMap(([name, value = ""]) => {
-    const password = passwordOf(value);
+    const password = /^[a-z][\w+.-]*:\/\/[^\s/@:]*:([^\s/@]+)@/i.exec(value)?.[1] ?? "";
     const named = [isSecretName(name) ? value : "", password, decoded(password)].filter((text) => isSecret(text, true));
     return /key$/i.test(name) && isSecret(value, false) ? [value, ...named] : named;
   });
 }
-
-/** The password in an address such as `postgres://ada:PASSWORD@db/x`; else an empty text. */
-const passwordOf = (value: string): string => /^[a-z][\w+.-]*:\/\/[^\s/@:]*:([^\s/@]+)@/i.exec(value)?.[1] ?? "";
 
 function decoded(text: string): string {
   try {
@@ -54,10 +51,10 @@ function decoded(text: string): string {
 /** Finds secrets in all their forms, the longest first, because one may be part of another; null when there are none. */
 export function secretPattern(secrets: readonly string[]): RegExp | null {
   const forms = [...new Set(secrets.flatMap(formsOf))].sort((a, b) => b.length - a.length);
-  return forms.length === 0 ? null : new RegExp(forms.map(literal).join("|"), "g");
+  return forms.length === 0
+    ? null
+    : new RegExp(forms.map((text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "g");
 }
-
-const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
 /** A secret as it is, in JSON, in URLs and forms, and within base64, such as the header of HTTP's basic authentication. */
 function formsOf(secret: string): string[] {

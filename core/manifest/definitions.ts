@@ -15,10 +15,8 @@ export function readDefinitions(groups: readonly string[], prefix: string): Reco
     const files = readdirSync(folder).filter((file) => file.endsWith(".json"));
     return files.flatMap((file) => {
       const text = readFileSync(new URL(file, folder), "utf8").replaceAll(REFERENCE, prefix);
-      return Object.entries<JsonSchema>(JSON.parse(text, withoutTypes).$defs);
+      return Object.entries<JsonSchema>(JSON.parse(text, (key, value) => (key === "tsType" ? undefined : value)).$defs);
     });
   });
   return Object.fromEntries(found.sort(([one], [other]) => (one < other ? -1 : 1)));
 }
-
-const withoutTypes = (key: string, value: unknown): unknown => (key === "tsType" ? undefined : value);

@@ -11,8 +11,6 @@ export interface Advice {
 /** What to write instead: a text, or one made from the operands on both sides. */
 type Instead = string | ((before: string, after: string) => string);
 
-const orDefault = (value: string, other: string) => `has(${value}) && ${value} != null ? ${value} : ${other}`;
-
 /** `data.x?.y` -> `has(data.x) && has(data.x.y) ? data.x.y : null`. For a call or an index, checks what is before it. */
 function optionalField(before: string, after: string): string {
   const isField = /^\w[\w.?]*$/.test(after);
@@ -25,7 +23,7 @@ function optionalField(before: string, after: string): string {
 /** Tokens that CEL never has, in the order in which they are tried at one place. Used only when an expression does not parse. */
 const TOKENS: readonly [pattern: string, name: string, instead: Instead][] = [
   ["\\?\\.(?!\\d)", '"?."', optionalField],
-  ["\\?\\?=?", '"??"', (before, after) => `write ${orDefault(before, after)}`],
+  ["\\?\\?=?", '"??"', (before, after) => `write has(${before}) && ${before} != null ? ${before} : ${after}`],
   ["===", '"==="', "write =="],
   ["!==", '"!=="', "write !="],
   ["<>", '"<>"', "write !="],

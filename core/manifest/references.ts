@@ -5,8 +5,16 @@ import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
 import {
   type CheckContext,
+  checkAgents,
   checkCompiled,
+  checkHeaders,
+  checkMcp,
+  checkModelName,
   checkName,
+  checkOwnTool,
+  checkRoutes,
+  checkServer,
+  checkStore,
   checkTemplate,
   collectTexts,
   entriesOf,
@@ -18,10 +26,6 @@ import {
   mapOf,
   mapsOf,
 } from "./check.ts";
-import { checkAgents, checkModelName, checkOwnTool } from "./check-agents.ts";
-import { checkHeaders } from "./check-headers.ts";
-import { checkMcp } from "./check-mcp.ts";
-import { checkRoutes, checkServer, checkStore } from "./check-server.ts";
 import { type CompileResult, compileCondition, compileTemplate, isTemplate, SCOPES } from "./expression.ts";
 import type { LoadedManifest } from "./load.ts";
 import { hint, type Issue, type Path, suggest } from "./manifest.ts";

@@ -98,8 +98,10 @@ export function explainErrors(errors: readonly ErrorObject[], root: unknown): Pr
     if (error.keyword === "additionalProperties") misspelt.push(problem);
     problems.push(problem);
   }
+  // Several branches of a schema may report the same place: only the first report is kept.
   const own = problems.filter(
-    (problem, index) => !isConsequence(problem, misspelt) && isFirst(problem, index, problems),
+    (problem, index) =>
+      !isConsequence(problem, misspelt) && problems.findIndex((other) => samePath(other.path, problem.path)) === index,
   );
   return own.flatMap((problem) => withStrangers(problem, own));
 }
@@ -127,11 +129,6 @@ function isConsequence(problem: Problem, misspelt: readonly Problem[]): boolean 
     }
     return problem.message.includes("needs exactly one of") && samePath(parentPath, problem.path);
   });
-}
-
-/** Several branches of a schema may report the same place: only the first report is kept. */
-function isFirst(problem: Problem, index: number, problems: readonly Problem[]): boolean {
-  return problems.findIndex((other) => samePath(other.path, problem.path)) === index;
 }
 
 const samePath = (a: Path, b: Path): boolean => a.length === b.length && a.every((part, index) => part === b[index]);

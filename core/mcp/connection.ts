@@ -1,7 +1,6 @@
 /** One connection to a foreign MCP server, over HTTP or to a child process: the only file that uses the client SDK. */
 import type { Readable } from "node:stream";
 import {
-  type AuthProvider,
   type CallToolResult,
   Client,
   type ClientOptions,
@@ -349,15 +348,15 @@ function httpTransport(
   return new StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers },
     fetch: boundedFetch(broken),
-    ...(credentials !== undefined && { authProvider: authProvider(credentials) }),
+    ...(credentials !== undefined && {
+      // It goes before `authorization` of the manifest's headers.
+      authProvider: {
+        token: credentials.token,
+        ...(credentials.refused !== undefined && { onUnauthorized: credentials.refused }),
+      },
+    }),
   });
 }
-
-/** It goes before `authorization` of the manifest's headers. */
-const authProvider = ({ token, refused }: UserCredentials): AuthProvider => ({
-  token,
-  ...(refused !== undefined && { onUnauthorized: refused }),
-});
 
 /** The process gets the few variables that every process needs (PATH, HOME, ...) and those of the manifest, no others. */
 function stdioTransport(

@@ -4,7 +4,7 @@ import { unavailable } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { Manifest, StepManifest } from "../manifest/manifest.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
-import type { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
+import type { NamedMeters, ToolMeter } from "../observability/metrics/meters.ts";
 import type { ConfiguredCall, Tool } from "../tools/tool.ts";
 import { allSteps } from "../workflows/definition/pinned.ts";
 import type { McpClient } from "./client.ts";

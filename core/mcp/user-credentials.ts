@@ -118,7 +118,13 @@ async function post(settings: TokenExchangeManifest, subject: string): Promise<{
     const response = await outboundFetch(url, { method: "POST", headers, body: form, redirect: "error", signal });
     return {
       status: response.status,
-      text: String(await readBytes(response.body, { bytes: MAX_RESPONSE_BYTES }, tooLarge)),
+      text: String(
+        await readBytes(
+          response.body,
+          { bytes: MAX_RESPONSE_BYTES },
+          () => new Error(`it sent more than ${MAX_RESPONSE_BYTES / 1024} KiB`),
+        ),
+      ),
     };
   } catch (error) {
     throw unreachable(reasonOf(error));
@@ -127,8 +133,6 @@ async function post(settings: TokenExchangeManifest, subject: string): Promise<{
 
 /** As RFC 6749, section 2.3.1, has it for both parts of the credentials. */
 const formEncoded = (text: string): string => new URLSearchParams({ "": text }).toString().slice(1);
-
-const tooLarge = () => new Error(`it sent more than ${MAX_RESPONSE_BYTES / 1024} KiB`);
 
 function parseObject(text: string): Record<string, unknown> {
   try {
@@ -184,7 +188,10 @@ export function compileUserCredentials(server: string, auth: NonNullable<McpClie
   const exchange = auth === "forward" ? null : new TokenExchange(auth.tokenExchange);
   return (user) => {
     const subject = tokenOf(user);
-    if (subject === null) throw withoutToken(server);
+    if (subject === null)
+      throw new Error(
+        `MCP server ${JSON.stringify(server)} is called with the token of the user who asks, and there is none here: tokens come with requests and are not stored, so that what runs without a request, or goes on after a restart, has none`,
+      );
     const secrets = new Set([subject]);
     return {
       key: hash("sha256", subject, "base64"),
@@ -211,8 +218,3 @@ function mapTexts(value: unknown, change: (text: string) => string): unknown {
   if (!isObject(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [change(key), mapTexts(item, change)]));
 }
-
-const withoutToken = (server: string) =>
-  new Error(
-    `MCP server ${JSON.stringify(server)} is called with the token of the user who asks, and there is none here: tokens come with requests and are not stored, so that what runs without a request, or goes on after a restart, has none`,
-  );

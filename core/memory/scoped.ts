@@ -30,8 +30,7 @@ import type {
   WorkingMemoryScope,
 } from "./memory.ts";
 import { earlierMessages, messagePage } from "./messages/pages.ts";
-import type { SaveBatch, Saver } from "./messages/save.ts";
-import { unsummarized, writeSummary } from "./messages/write.ts";
+import { type SaveBatch, type Saver, unsummarized, writeSummary } from "./messages/save.ts";
 import {
   changeConversation,
   conversationFromSnapshot,

@@ -9,7 +9,7 @@ import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { UNTIMED } from "../observability/metrics/durations.ts";
-import type { ModelMeter, ModelOutcome } from "../observability/metrics/named.ts";
+import type { ModelMeter, ModelOutcome } from "../observability/metrics/meters.ts";
 import type { ModelServer, ServedModel, Span } from "../observability/span.ts";
 import type { ModelPrices, ModelTimeouts, PartBatch, PartSource } from "../plugin/plugin.ts";
 import { CallLimits } from "./call-limits.ts";

@@ -2,7 +2,7 @@
  * A circuit breaker for one model, shared by all chains that contain it: after some consecutive failures the model is not called for a
  * while, so that requests need not wait for it. Then one trial call is admitted, which decides.
  */
-import type { CircuitState } from "../observability/metrics/named.ts";
+import type { CircuitState } from "../observability/metrics/meters.ts";
 import type { ModelFailure } from "./failure.ts";
 
 /** Consecutive failures that open the circuit. */

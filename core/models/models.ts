@@ -6,12 +6,12 @@ import { caught, invalid, messageOf, type Problem } from "../lib/errors.ts";
 import { RecentMap } from "../lib/recent-map.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { formatPath, hint, type Manifest, type ProviderManifest } from "../manifest/manifest.ts";
-import { type CircuitState, ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
+import { type CircuitState, ModelMeter, NamedMeters } from "../observability/metrics/meters.ts";
 import { type ModelServer, modelSpan, type ServedModel, type Span } from "../observability/span.ts";
 import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
-import type { CassetteIntercept } from "./cassettes/record.ts";
+import type { CassetteIntercept } from "./cassettes/intercept.ts";
 import {
   ChainedAnswer,
   type ChainedModel,

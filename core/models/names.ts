@@ -19,7 +19,10 @@ export function namedModels(manifest: Manifest): { names: NamedModel[]; dynamic:
   const names: NamedModel[] = [];
   let dynamic = false;
   for (const [id, { model }] of Object.entries(manifest.agents)) {
-    const list = typeof model === "string" ? [{ name: model, path: ["agents", id, "model"] }] : withIndexes(id, model);
+    const list =
+      typeof model === "string"
+        ? [{ name: model, path: ["agents", id, "model"] }]
+        : model.map((name, index) => ({ name, path: ["agents", id, "model", index] }));
     for (const { name, path } of list) {
       if (name.includes("{{")) dynamic = true;
       else names.push({ name, kind: "language", path });
@@ -35,6 +38,3 @@ export function namedModels(manifest: Manifest): { names: NamedModel[]; dynamic:
   }
   return { names, dynamic };
 }
-
-const withIndexes = (id: string, models: readonly string[]) =>
-  models.map((name, index) => ({ name, path: ["agents", id, "model", index] }));

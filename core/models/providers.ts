@@ -10,7 +10,7 @@ import type { ModelServer } from "../observability/span.ts";
 import type { Host, ModelProvider, ProviderPlugin } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
-import type { CassetteIntercept } from "./cassettes/record.ts";
+import type { CassetteIntercept } from "./cassettes/intercept.ts";
 import { secretSettings } from "./cassettes/secrets.ts";
 import { pluginConfig, unknownModelKeys, unusedParameters } from "./settings-problems.ts";
 

@@ -1,8 +1,7 @@
 /** Creates the pino logger, configured so that no secret and no prompt gets into the log. */
 import { type DestinationStream, type Logger, pino } from "pino";
 import { messageOf } from "../lib/errors.ts";
-import { withKnownLevel } from "./log-line.ts";
-import type { LogRing } from "./log-ring.ts";
+import { type LogRing, withKnownLevel } from "./log-line.ts";
 import { LogText } from "./log-text.ts";
 
 /** Plugins may throw anything, even objects whose getters throw: the logger must not fail on them. */

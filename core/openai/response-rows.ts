@@ -7,8 +7,7 @@
 import { Collection, type Found, found } from "../storage/collection.ts";
 import { rowsOf } from "../storage/ranges.ts";
 import { nullOnConflict, type Store } from "../storage/store.ts";
-import type { ConversationItem } from "./items.ts";
-import type { ResponseResource } from "./resource.ts";
+import type { ConversationItem, ResponseResource } from "./items.ts";
 import type { ReadRun } from "./run-parts.ts";
 
 export interface ResponseRecord {

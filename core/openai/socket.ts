@@ -14,14 +14,18 @@ import type { Peer, SocketHandlers } from "../http/route.ts";
 import { invalid, rateLimited, ServiceError, unavailable } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { logError } from "../observability/failures.ts";
-import { finished } from "./create-response.ts";
+import {
+  continued,
+  FIELDS,
+  finished,
+  type NewResponse,
+  readResponseRequest,
+  type ServiceOfResponses,
+} from "./create-response.ts";
 import { errorFields, inOwnWords, OpenaiError, statusOf, unsupported } from "./errors.ts";
-import type { EarlierItems } from "./items.ts";
+import type { EarlierItems, ResponseResource } from "./items.ts";
 import { agentOf } from "./models.ts";
-import type { ResponseResource } from "./resource.ts";
-import { continued } from "./response-context.ts";
 import { ResponseEvents } from "./response-events.ts";
-import { FIELDS, type NewResponse, readResponseRequest, type ServiceOfResponses } from "./response-request.ts";
 import { RunReader, type Said } from "./run-parts.ts";
 import { isNothing } from "./tools.ts";
 

@@ -8,7 +8,9 @@ export function pluginSchemaProblems(schema: unknown, at?: string): string[] {
   const circle = findCircle(schema);
   if (circle === null) return schemaProblems(schema, at);
   const place = formatPath([...(at === undefined ? [] : [at]), ...circle.at]);
-  const reference = JSON.stringify(`#${circle.to.map((key) => `/${pointerPart(String(key))}`).join("")}`);
+  const reference = JSON.stringify(
+    `#${circle.to.map((key) => `/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("")}`,
+  );
   return [`${place} is the object that it is in, which never ends: write { $ref: ${reference} } there`];
 }
 
@@ -37,5 +39,3 @@ function findCircle(
   seen.add(value);
   return null;
 }
-
-const pointerPart = (key: string): string => key.replaceAll("~", "~0").replaceAll("/", "~1");

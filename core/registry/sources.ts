@@ -1,8 +1,17 @@
 /** The source files of plugin folders, to detect changed code, which a running process cannot load again. */
 import { createHash } from "node:crypto";
-import { type Dirent, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { realFolder } from "./discover.ts";
+import { type Dirent, readdirSync, readFileSync, realpathSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+/** The absolute path, with symbolic links resolved. */
+export function realFolder(folder: string): string {
+  const path = resolve(folder);
+  try {
+    return realpathSync(path);
+  } catch {
+    return path; // `discover` reports the problem.
+  }
+}
 
 export const SOURCE_FILE = /^[^.].*\.(m?[jt]s|json)$/;
 

@@ -5,7 +5,7 @@ import { createSchemaCompiler, describeProblems, type JsonSchema, type SchemaCom
 import { compileExpression, compileTemplate, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
 import type { HttpToolManifest, Manifest, ToolManifest } from "../manifest/manifest.ts";
 import { splitTemplate } from "../manifest/template-text.ts";
-import { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
+import { NamedMeters, ToolMeter } from "../observability/metrics/meters.ts";
 import type { Span } from "../observability/span.ts";
 import { traceHeaders } from "../observability/traceparent.ts";
 import type { Host, ToolPlugin } from "../plugin/plugin.ts";

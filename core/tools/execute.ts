@@ -212,7 +212,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null):
 
   if (tool.client) {
     meter?.calls.count("failed");
-    throw runsInClient(tool);
+    throw new ServiceError("conflict", `tool ${quoted(tool.name)} runs in the client of an agent: it cannot run here`);
   }
 
   if (asked || (approval !== false && approval.asks(input, origin))) return runAdmitted(tool, input, origin, span);
@@ -287,10 +287,6 @@ function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
   if (thrown instanceof ToolUnavailable) return unavailable(thrown.message);
   const said = thrown instanceof Error || typeof thrown === "string" ? messageOf(thrown) : "";
   return new ServiceError("tool_failed", said || `tool ${quoted(tool.name)} failed`, { cause: thrown });
-}
-
-function runsInClient({ name }: Tool): ServiceError {
-  return new ServiceError("conflict", `tool ${quoted(name)} runs in the client of an agent: it cannot run here`);
 }
 
 // Traces tool calls: their input, their result or their failure.

@@ -5,7 +5,7 @@ import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import { compileTemplate, SCOPES } from "../manifest/expression.ts";
-import type { ToolMeter } from "../observability/metrics/named.ts";
+import type { ToolMeter } from "../observability/metrics/meters.ts";
 import type { Span, SpanOrigin } from "../observability/span.ts";
 
 /**

@@ -27,7 +27,7 @@ export function spanRecord({ span, origin }: FoundSpan): SpanRecord {
     name,
     kind,
     startTime: iso(start),
-    ...(ended && { endTime: iso(end), duration: durationOf(span) }),
+    ...(ended && { endTime: iso(end), duration: Math.round((span.end - span.start) * 1000) / 1000 }),
     attributes: {
       "entity.id": entity.id,
       "entity.type": entity.type,
@@ -79,9 +79,6 @@ function iso(time: number): string {
   const milliseconds = Math.floor(micros / 1000);
   return `${new Date(milliseconds).toISOString().slice(0, -1)}${String(micros - milliseconds * 1000).padStart(3, "0")}Z`;
 }
-
-/** Milliseconds, rounded to microseconds. */
-const durationOf = ({ start, end }: SpanData): number => Math.round((end - start) * 1000) / 1000;
 
 /** Puts every span below its parent, sorted by start. A span without its parent in the list is at the top. */
 export function buildTree(spans: readonly SpanRecord[]): SpanNode[] {

@@ -85,9 +85,6 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|::ffff:127(\.\d{1,3}){3})$/i
 /** Loaded on demand, because it is rarely used. */
 const createNodeTransport = async () => (await import("./node.ts")).createNodeTransport();
 
-const isMissing = (error: unknown): boolean =>
-  (error as { cause?: { code?: unknown } }).cause?.code === "ERR_MODULE_NOT_FOUND";
-
 /**
  * `node` and `uws` are used as named: `uws` rejects when the addon does not load. `auto` uses uws if the addon loads and
  * either only this machine can connect or the addon passes the probes of request heads; otherwise node, with one warning that says
@@ -101,7 +98,8 @@ export async function chooseTransport(setting: TransportSetting, host: string, l
     transport = await createUwsTransport();
   } catch (error) {
     // A missing package is the user's choice; one that is installed but does not load is a surprise.
-    if (isMissing(error)) logger.info("serving over node:http: the optional uWebSockets.js is not installed");
+    if ((error as { cause?: { code?: unknown } }).cause?.code === "ERR_MODULE_NOT_FOUND")
+      logger.info("serving over node:http: the optional uWebSockets.js is not installed");
     else
       logger.warn(
         `serving over node:http, which is slower: ${messageOf(error)}. Set server.transport: node to accept that silently`,

@@ -126,11 +126,12 @@ function hasSchema({ responses }: Tree): boolean {
   const contents = Object.values(responses as Record<string, Tree>).map(({ content }) => content);
   return contents.some(
     (content) =>
-      isObject(content) && Object.entries(content).some(([type, media]) => isData(type) && "schema" in (media as Tree)),
+      isObject(content) &&
+      Object.entries(content).some(
+        ([type, media]) => (type === "application/json" || type === "text/event-stream") && "schema" in (media as Tree),
+      ),
   );
 }
-
-const isData = (type: string) => type === "application/json" || type === "text/event-stream";
 
 function clientOperation(path: string, operation: Tree, names: ClientNames): Tree {
   const { operationId, summary, description, parameters, requestBody, responses } = operation;
@@ -212,10 +213,12 @@ export async function clientText(document: object, names: ClientNames, generator
   const types = generator.astToString(await generator.default(source, OPTIONS));
   const texts = nameTypes(names, nameOf);
   const fill = (part: string) => part.replace(/%([A-Z]+)%/g, (whole, place: string) => texts[place] ?? whole);
-  return [HEAD, types, ...PARTS.map((name) => fill(readPart(name)))].join("\n");
+  return [
+    HEAD,
+    types,
+    ...PARTS.map((name) => fill(readFileSync(new URL(`./templates/${name}.ts.template`, import.meta.url), "utf8"))),
+  ].join("\n");
 }
-
-const readPart = (name: string) => readFileSync(new URL(`./templates/${name}.ts.template`, import.meta.url), "utf8");
 
 /** Texts for the placeholders of a template, by name. */
 function nameTypes(

@@ -20,7 +20,7 @@ import { createExecutionIds, type ExecutionStart, liveKey, liveKeyFor, parseOwnI
 import { noWorkflow } from "./journal/load.ts";
 import { isRun, isTask, runIdOf } from "./journal/record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
-import { RemoteExecutions } from "./list/running.ts";
+import { RemoteExecutions } from "./list/list.ts";
 import { drive } from "./run/drive.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
 import { Execution, type ReplaySource } from "./run/execution.ts";

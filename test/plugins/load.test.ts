@@ -5,9 +5,8 @@ import { type TestContext, test } from "node:test";
 import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
 import { type PluginKind, ServiceError } from "../../core/plugin/plugin.ts";
 import { PLUGIN_KINDS } from "../../core/registry/kinds.ts";
-import { loadPlugins } from "../../core/registry/load.ts";
+import { loadPlugins, pluginIssue } from "../../core/registry/load.ts";
 import { type PluginProblem, shortPath } from "../../core/registry/problem.ts";
-import { pluginIssue } from "../../core/registry/report.ts";
 import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";
 
 /** `tools/add.ts: shape: execute is missing` */

@@ -139,8 +139,8 @@ test("content of spans is cleaned in proportion to what is kept of it, whatever 
 
 test("templates, .env files and failures of imports are read in proportion to their length", async () => {
   const { splitTemplate } = await import("../../core/manifest/template-text.ts");
-  const { withVariables } = await import("../../core/platform/environment-text.ts");
-  const { describeImportFailure } = await import("../../core/registry/import-failure.ts");
+  const { withVariables } = await import("../../core/platform/environment-file.ts");
+  const { describeImportFailure } = await import("../../core/registry/load.ts");
   const templates = [
     '{{ \\" }}',
     "{{ \\' }}",

@@ -5,8 +5,12 @@ import { isDeepStrictEqual } from "node:util";
 import { ServiceError } from "../../core/lib/errors.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
-import { type ExecutionListQuery, listExecutions, type RunningHere } from "../../core/workflows/list/list.ts";
-import { RemoteExecutions } from "../../core/workflows/list/running.ts";
+import {
+  type ExecutionListQuery,
+  listExecutions,
+  RemoteExecutions,
+  type RunningHere,
+} from "../../core/workflows/list/list.ts";
 import {
   ENGINES,
   finish,

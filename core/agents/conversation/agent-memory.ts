@@ -43,11 +43,6 @@ function workingMemorySection(settings: WorkingMemoryManifest, content: string |
   return lines.join("\n");
 }
 
-/** The agent's tools and the one that updates the working memory. */
-function withWorkingMemory(tools: ToolSet, tool: AgentTool): ToolSet {
-  return toolSet([...tools.byName.values(), tool]);
-}
-
 function workingMemoryTool(settings: WorkingMemoryManifest): AgentTool {
   const json = settings.format === "json";
   const content = json
@@ -206,7 +201,7 @@ function summarizerOf({ settings: { summary } }: Memory, models: Models): AgentM
 function extend(own: ToolSet, tool: AgentTool, extended: WeakMap<ToolSet, ToolSet>): ToolSet {
   let all = extended.get(own);
   if (all === undefined) {
-    all = withWorkingMemory(own, tool);
+    all = toolSet([...own.byName.values(), tool]);
     extended.set(own, all);
   }
   return all;

@@ -168,7 +168,11 @@ export class TurnClaims {
     const { key, revision, ticket } = claim;
     const expect = [[key, revision]] as const;
     const lost = (conflict: CommitConflict) => {
-      ticket.withdrawn = turnLost(conflict);
+      ticket.withdrawn = new ServiceError(
+        "unavailable",
+        "the conversation has been deleted, or another process has taken it over because this one was silent",
+        { cause: conflict },
+      );
       return ticket.withdrawn;
     };
     if (!isLast) return { changes: { expect }, committed: () => {}, lost };
@@ -345,13 +349,6 @@ export class TurnClaims {
     this.#logger.warn({ err: error }, `conversations whose turns are over cannot be freed: ${messageOf(error)}`);
   }
 }
-
-const turnLost = (cause: CommitConflict): ServiceError =>
-  new ServiceError(
-    "unavailable",
-    "the conversation has been deleted, or another process has taken it over because this one was silent",
-    { cause },
-  );
 
 /** With a pause after which it may be worth to ask again, which marks it as passing. */
 export const conversationBusy = (why: string): ServiceError =>

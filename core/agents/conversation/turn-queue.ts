@@ -230,7 +230,8 @@ export class TurnTicket {
 
   /** Cancels the run, or its wait, where another turn may take its place. */
   interrupt(): void {
-    if (this.mode === "interrupt") this.#stop(turnInterrupted());
+    if (this.mode === "interrupt")
+      this.#stop(new ServiceError("conflict", "another turn of the conversation has taken the place of this one"));
   }
 
   /** Cancels the run, or its wait: the conversation is being deleted. */
@@ -266,7 +267,13 @@ class Wait implements AbortListener {
 
   constructor(call: RunCaller, longest: number | null) {
     this.#aborts = call.aborts ?? abortsOf(call.signal)!;
-    this.#timer = longest === null ? null : setTimeout(() => this.aborted(waitedInVain()), longest);
+    this.#timer =
+      longest === null
+        ? null
+        : setTimeout(
+            () => this.aborted(conversationBusy("the turns before this one in the conversation take too long")),
+            longest,
+          );
     this.#aborts.add(this);
   }
 
@@ -291,12 +298,6 @@ class Wait implements AbortListener {
     this.#aborts.remove(this);
   }
 }
-
-const waitedInVain = (): ServiceError =>
-  conversationBusy("the turns before this one in the conversation take too long");
-
-const turnInterrupted = (): ServiceError =>
-  new ServiceError("conflict", "another turn of the conversation has taken the place of this one");
 
 // What lets the turns of each conversation of a service go one after the other, whichever agents take them.
 

@@ -1,8 +1,7 @@
 /** An agent after boot: whatever depends on the request is a function of it, and all else is computed. */
 import type { PrepareSchema } from "../../client-schema/schemas.ts";
 import type { ModelChain } from "../../models/models.ts";
-import type { RunOutcome } from "../../observability/metrics/named.ts";
-import type { Tally } from "../../observability/metrics/tally.ts";
+import type { RunOutcome, Tally } from "../../observability/metrics/meters.ts";
 import type { Entity } from "../../observability/span.ts";
 import type { ApprovalInbox } from "../../tools/tool.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";

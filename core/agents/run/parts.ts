@@ -16,7 +16,7 @@ import type {
   Usage,
 } from "../../../generated/types.ts";
 import type { ToolProgress } from "../../lib/tool-progress.ts";
-import { carriesMessage, type Thought } from "../prompt/provider-options.ts";
+import { carriesMessage, type Thought } from "../prompt/model-input.ts";
 
 export type { FinishReason, PendingApproval, Usage };
 

@@ -1,5 +1,5 @@
 /** Rebuilds the result of a run from its parts, when these are all that is left of it. Equal to the result of the run itself. */
-import type { Thought } from "../prompt/provider-options.ts";
+import type { Thought } from "../prompt/model-input.ts";
 import { type AgentPart, metadataOf, type PartSink, type ToolResult, withThoughts } from "../run/parts.ts";
 import { emptyRunResult, type RunResult } from "../run/run.ts";
 

@@ -1,15 +1,16 @@
-/** Agents: text, objects, streams and chats, and their history. */
+/** Agents: text, objects, streams and chats, their history, and the runs that are kept. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import type { EventOutput } from "../../http/route.ts";
+import type { Context, EventOutput, EventReply } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { notFound, quoted } from "../../lib/errors.ts";
-import { manage, post } from "./row.ts";
+import { parseEventCursor } from "../../workflows/begin.ts";
+import { get, manage, post } from "./row.ts";
 
 export const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 
 /** The events of the UI message stream. */
-export const CHAT_EVENTS = {
+const CHAT_EVENTS = {
   events: "UIMessageChunk",
   headers: ["x-vercel-ai-ui-message-stream", "v1"],
   last: "[DONE]",
@@ -79,5 +80,71 @@ export const AGENT_ROUTES = [
       const { page = defaults.HistoryQuery.page, limit = defaults.HistoryQuery.limit } = query;
       return findAgent(service, params.id!).history(page, limit, principal);
     },
+  }),
+];
+
+// The runs of agents that are kept.
+
+/** The runs as the caller sees them. @throws ServiceError `not_found` for an unknown agent */
+function open(agentId: string, call: Context<Service>) {
+  findAgent(call.service, agentId);
+  return call.service.runs.for(principalOf(call, call.service.isolated), call);
+}
+
+export const RUN_ROUTES = [
+  manage("/agents/:id/runs", "runs.list", "List the kept runs of an agent, newest first", {
+    query: "RunsQuery",
+    output: "AgentRunList",
+    handle: ({ params: { id }, query }, call) => open(id!, call).list(id!, query),
+  }),
+  get("/agents/:id/runs/:runId", "runs.get", "Inspect a kept run", {
+    holds: true,
+    output: "AgentRun",
+    handle: ({ params: { id, runId } }, call) => open(id!, call).get(id!, runId!),
+  }),
+  get("/agents/:id/runs/:runId/stream", "runs.attach", "Read the parts of a kept run again, and follow it", {
+    description:
+      "Begins after the event that the header `Last-Event-ID` or `fromSequence` names. The stream of a run that has ended ends with its last part.",
+    query: "RunStreamQuery",
+    readsHeaders: true,
+    holds: true,
+    output: {
+      events: "RawStreamPart",
+      failure: STREAM_FAILURE,
+      resumable: true,
+      others: { chat: { ...CHAT_EVENTS, resumable: true } },
+    },
+    async handle({ params: { id, runId }, query }, call): Promise<EventReply> {
+      const format = query.format ?? defaults.RunStreamQuery.format;
+      const events = await open(id!, call).attach(id!, runId!, parseEventCursor(query, call.headers), { format });
+      return format === "raw" ? events : { form: format, events };
+    },
+  }),
+  post("/agents/:id/runs/:runId/cancel", "runs.cancel", "Cancel a kept run", {
+    description: "What it has said so far is stored. A tool that does not heed its signal is given up after 5 s.",
+    output: "RunCancelled",
+    handle: ({ params: { id, runId } }, call) => open(id!, call).cancel(id!, runId!),
+  }),
+  get(
+    "/agents/:id/chat/:conversationId/stream",
+    "runs.attachChat",
+    "Read the answer that a chat is getting, and follow it",
+    {
+      description:
+        "The newest run of the conversation that `POST /agents/:id/chat` has begun with `options.resumableStream`, from its begin. 204 when none runs.",
+      query: "ChatStreamQuery",
+      holds: true,
+      output: { ...CHAT_EVENTS, mayBeEmpty: true },
+      handle: ({ params: { id, conversationId }, query }, call): Promise<EventReply> =>
+        open(id!, call).attachChat(id!, conversationId!, query.userId),
+    },
+  ),
+  post("/agents/:id/chat/:conversationId/cancel", "runs.cancelChat", "Cancel the answer that a chat is getting", {
+    description: "What it has said so far is stored. 404 when nothing runs.",
+    body: "CancelChatRequest",
+    bodyOptional: true,
+    output: "RunCancelled",
+    handle: ({ params: { id, conversationId }, body }, call) =>
+      open(id!, call).cancelChat(id!, conversationId!, body.userId),
   }),
 ];

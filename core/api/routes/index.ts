@@ -2,20 +2,14 @@
 
 import type { Service } from "../../app/service.ts";
 import type { Route } from "../../http/route.ts";
-import { A2A_ROUTES } from "./a2a.ts";
-import { AG_UI_ROUTES } from "./ag-ui.ts";
-import { AGENT_ROUTES } from "./agents.ts";
-import { APPROVAL_ROUTES } from "./approvals.ts";
+import { AGENT_ROUTES, RUN_ROUTES } from "./agents.ts";
 import { DOCS_ROUTES } from "./docs.ts";
-import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
-import { OBSERVABILITY_ROUTES } from "./observability.ts";
-import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
+import { OBSERVABILITY_LOG_ROUTES, OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OPENAI_ROUTES } from "./openai.ts";
-import { PLATFORM_ROUTES } from "./platform.ts";
-import { RUN_ROUTES } from "./runs.ts";
-import { TOOL_ROUTES } from "./tools.ts";
-import { UPDATE_ROUTES } from "./updates.ts";
+import { PLATFORM_ROUTES, UPDATE_ROUTES } from "./platform.ts";
+import { A2A_ROUTES, AG_UI_ROUTES, MCP_ROUTES } from "./protocols.ts";
+import { APPROVAL_ROUTES, TOOL_ROUTES } from "./tools.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
 
 export const ROUTES: readonly Route<Service>[] = [

@@ -1,8 +1,7 @@
 /** Turns the query of `/api/logs` and `/ws/logs` into a filter. */
 import type { LogsQuery } from "../../../generated/types.ts";
 import { parseInstant } from "../../lib/instant.ts";
-import { LEVELS } from "../../observability/log-line.ts";
-import type { LogFilter } from "../../observability/log-ring.ts";
+import { LEVELS, type LogFilter } from "../../observability/log-line.ts";
 
 /** Fields of log lines by which a query may filter. */
 export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId", "tool"] as const;

@@ -20,8 +20,6 @@ import { del, get, patch, post } from "./row.ts";
 /** Chooses the memory of a request by its `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
 
-const memoryOfAgent: Choose = (service, agentId) => service.chooseMemory(agentId);
-
 /** For custom routes: chooses the memory by its name in the manifest. */
 export const memoryNamed: Choose = (service, name) =>
   name === undefined ? service.chooseMemory(undefined) : namedMemory(service.manifest, service.memories, name);
@@ -190,7 +188,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
   ];
 }
 
-export const MEMORY_ROUTES = memoryRoutes(memoryOfAgent);
+export const MEMORY_ROUTES = memoryRoutes((service, agentId) => service.chooseMemory(agentId));
 
 // Deletes a conversation with its threads. What is at work on it is cancelled first, and writes none of it again.
 

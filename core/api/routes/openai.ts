@@ -4,11 +4,9 @@ import type { Service } from "../../app/service.ts";
 import { JSON_TYPE } from "../../http/encode.ts";
 import type { Context } from "../../http/route.ts";
 import { answerChat } from "../../openai/chat.ts";
-import { compactConversation } from "../../openai/compact.ts";
-import { createResponse } from "../../openai/create-response.ts";
+import { compactConversation, createResponse, estimateInput } from "../../openai/create-response.ts";
 import { jsonReply, openaiErrors } from "../../openai/errors.ts";
 import { agentOf, embed, modelList, modelOf } from "../../openai/models.ts";
-import { estimateInput } from "../../openai/response-request.ts";
 import { del, get, post } from "./row.ts";
 
 const EVENTS = "text/event-stream";

@@ -1,11 +1,10 @@
-/** Tools: listing and execution. */
-
+/** Tools: listing and execution, and the approvals that their calls wait for. */
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
 import { notFound, quoted } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import { executeTool, toolResultText } from "../../tools/execute.ts";
-import { manage, post } from "./row.ts";
+import { get, manage, post } from "./row.ts";
 
 export const TOOL_ROUTES = [
   manage("/tools", "tools.list", "List tools", {
@@ -41,3 +40,21 @@ function execute(service: Service, name: string, body: { input: unknown; context
   const result = executeTool(tool, body.input, { call, context, approval, progress: call.progress });
   return result instanceof Promise ? result.then(finish) : finish(result);
 }
+
+// Approvals: questions to people before a tool runs.
+
+export const APPROVAL_ROUTES = [
+  get("/approvals", "approvals.list", "List approvals, oldest first", {
+    query: "ApprovalsQuery",
+    output: { envelope: "ApprovalsReply" },
+    handle: ({ query }, call) => call.service.approvals.list(query, call),
+  }),
+  post("/approvals/:approvalId", "approvals.answer", "Approve a call of a tool, or refuse it", {
+    description: "The first answer is the decision. The same answer again is no error, another one is a conflict.",
+    body: "AnswerApprovalRequest",
+    idempotent: true,
+    failures: ["conflict"],
+    output: "Approval",
+    handle: ({ params, body }, call) => call.service.approvals.answer(params.approvalId!, body, call),
+  }),
+];

@@ -1,7 +1,6 @@
 /** New log lines for the sockets that follow the log: each is parsed once, and only while a socket follows. */
 import { Feed } from "../../http/feed.ts";
-import { type LogEntry, type LogRecord, logRecord, parseLogEntry } from "../../observability/log-line.ts";
-import type { LogRing } from "../../observability/log-ring.ts";
+import { type LogEntry, type LogRecord, type LogRing, logRecord, parseLogEntry } from "../../observability/log-line.ts";
 
 /** Lines that are kept for slow sockets. */
 const FEED_LINES = 1024;

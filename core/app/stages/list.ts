@@ -23,7 +23,7 @@ import { createSchemaCompiler } from "../../lib/json-schema.ts";
 import { PROJECT } from "../../lib/version.ts";
 import { ListChanges } from "../../mcp/list-changes.ts";
 import { createMcpServers } from "../../mcp/servers.ts";
-import { LogRing } from "../../observability/log-ring.ts";
+import { LogRing } from "../../observability/log-line.ts";
 import type { Meters } from "../../observability/metrics/meters.ts";
 import { MetricsPage } from "../../observability/metrics/page.ts";
 import { openOtlp } from "../../observability/otlp/open.ts";
@@ -311,14 +311,12 @@ const logs: Stage<"options", "logs" | "logNews"> = ({ options: { ring } }) => {
   return { parts: { logs, logNews: logFeed(logs) } };
 };
 
-/** The folder with the package.json: that of the manifest if Penstock is installed as a package, else Penstock's own. */
-const projectOf = (folder: string): string => (PROJECT.includes(`${sep}node_modules${sep}`) ? folder : PROJECT);
-
 const platform: Stage<"manifest" | "host" | "loaded" | "options", "platform"> = ({
   manifest,
   host,
   loaded: { folder },
-  options: { project = projectOf(folder) },
+  // The folder with the package.json: that of the manifest if Penstock is installed as a package, else Penstock's own.
+  options: { project = PROJECT.includes(`${sep}node_modules${sep}`) ? folder : PROJECT },
 }) => {
   const source = {
     ...host,

@@ -23,7 +23,7 @@ import { withFreeNumber } from "../../storage/sequence.ts";
 import { findIdPlaces, isShared } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { CloneOptions, NewConversation } from "../memory.ts";
-import { dropSummaryOf, findMessages, removeMessages, writeMessages } from "../messages/write.ts";
+import { dropSummaryOf, findMessages, removeMessages, writeMessages } from "../messages/save.ts";
 import {
   addConversation,
   changeConversation,

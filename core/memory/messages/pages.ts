@@ -14,7 +14,7 @@ import type { Row, Store } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { Discarded, Earlier, EarlierQuery, MessageQuery } from "../memory.ts";
 import { parseMessages, roleHead } from "../records/conversation.ts";
-import { findMessages, summaryBefore } from "./write.ts";
+import { findMessages, summaryBefore } from "./save.ts";
 
 const ROWS_PER_READ = 200;
 /** Longer messages are only measured at first, and read when they are sent. */

@@ -86,11 +86,6 @@ interface KeptMessage {
 /** Bytes of a message in addition to its texts. */
 const MESSAGE_BYTES = 512;
 
-const keepMessages = (messages: readonly Message[], limit: number): KeptMessages => ({
-  limit,
-  messages: messages.map(keep),
-});
-
 function keptBytes(kept: KeptMessages): number {
   let sum = 0;
   for (const { bytes } of kept.messages) sum += bytes;
@@ -224,7 +219,10 @@ export class RecentMessages {
     const { conversation: row, messages: texts } = result;
     const messages: readonly Message[] | null = texts && parseMessages(texts);
     if (alone && row !== undefined && messages !== null)
-      this.#keep(conversation, row, null, keepMessages(messages, limit));
+      this.#keep(conversation, row, null, {
+        limit,
+        messages: messages.map(keep),
+      });
     return { conversation: row, messages };
   }
 

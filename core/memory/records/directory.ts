@@ -102,7 +102,7 @@ export class Conversations {
    */
   async onlyOwner(memory: string, id: string): Promise<string | undefined> {
     const [place, ...others] = await findIdPlaces(this.#store, this.#spaces, conversationIdKeys(memory, id));
-    if (others.length > 0) throw ambiguousId(id);
+    if (others.length > 0) throw invalid(`several users have a conversation ${quoted(id)}: say whose with userId`);
     const row = place && (await this.#store.get(conversationKey(place.number)));
     return row && isRowOf({ id, userId: undefined }, row) ? conversationIdentity(row.value).userId : undefined;
   }
@@ -199,9 +199,6 @@ const cacheKey = (memory: string, id: string, owner: string | undefined): string
 
 const cacheKeyFor = ({ memory, id, ownId, userId }: ConversationRef): string =>
   cacheKey(memory, id, ownId ? userId : undefined);
-
-const ambiguousId = (id: string): ServiceError =>
-  invalid(`several users have a conversation ${quoted(id)}: say whose with userId`);
 
 /**
  * Runs `work`, again while its commit conflicts with others; from the second time on, `reload` tells it to read from the store.

@@ -106,7 +106,6 @@ const LOW_BYTES_TO_I16 = simd(0x87, 0x01);
 const HIGH_BYTES_TO_I16 = simd(0x88, 0x01);
 const DOT_I16 = simd(0xba, 0x01);
 const ADD_I32X4 = simd(0xae, 0x01);
-const lane = (index: number) => simd(0x1b, index);
 
 // Parameters: addresses of the query (16-bit numbers), of the vectors (bytes) and of the results, then how many vectors, and the bytes
 // of each, a multiple of sixteen.
@@ -143,7 +142,7 @@ const BODY = [
   ...REPEAT_IF,
   END,
   ...get(RESULTS),
-  ...[0, 1, 2, 3].flatMap((index) => [...get(SUM), ...lane(index), ...(index === 0 ? [] : [I32_ADD])]),
+  ...[0, 1, 2, 3].flatMap((index) => [...get(SUM), ...simd(0x1b, index), ...(index === 0 ? [] : [I32_ADD])]),
   ...STORE_I32,
   ...[...get(RESULTS), ...i32(4), I32_ADD, ...set(RESULTS)],
   ...[...get(VECTORS), ...get(STRIDE), I32_ADD, ...set(VECTORS)],

@@ -15,8 +15,6 @@ export interface Downloader {
   download(url: URL, budget: { bytes: number }, signal: AbortSignal): Promise<DownloadedFile>;
   close(): Promise<void>;
 }
-
-const tooLarge = () => new Error("the files of the prompt are larger than server.downloads.max");
 const MAX_REDIRECTS = 5;
 
 export function createDownloader(allowed: AllowedAddresses): Downloader {
@@ -39,7 +37,14 @@ export function createDownloader(allowed: AllowedAddresses): Downloader {
           throw new Error(`the server answers ${statusCode}`);
         }
         const mediaType = typeof type === "string" ? type.split(";", 1)[0]!.trim().toLowerCase() : undefined;
-        return { data: await readBytes(decoded(body, encoding), budget, tooLarge), mediaType };
+        return {
+          data: await readBytes(
+            decoded(body, encoding),
+            budget,
+            () => new Error("the files of the prompt are larger than server.downloads.max"),
+          ),
+          mediaType,
+        };
       }
       throw new Error(`it redirects more than ${MAX_REDIRECTS} times`);
     },

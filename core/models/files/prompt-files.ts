@@ -89,7 +89,8 @@ export function createPromptFiles(
         else if (kept.has(place)) parts.set(file, await fill(file, budget, until));
         else throw new Error("the conversation has too many files");
       } catch (thrown) {
-        if (!isNew(place)) return void parts.set(file, note(file, thrown));
+        if (!isNew(place))
+          return void parts.set(file, { type: "text", text: `[A file was here: ${failureOf(file, thrown)}]` } as const);
         // The downloads of the other files are useless then.
         refused.abort();
         signal?.throwIfAborted();
@@ -142,6 +143,3 @@ function failureOf(file: LanguageModelV3FilePart, thrown: unknown): string {
   const late = (thrown as { name?: unknown } | null)?.name === "TimeoutError";
   return `${url} cannot be downloaded: ${late ? "it takes longer than server.downloads.timeout" : messageOf(thrown)}`;
 }
-
-const note = (file: LanguageModelV3FilePart, thrown: unknown) =>
-  ({ type: "text", text: `[A file was here: ${failureOf(file, thrown)}]` }) as const;

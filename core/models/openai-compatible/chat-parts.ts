@@ -106,11 +106,6 @@ const REASONS: Readonly<Record<string, LanguageModelV3FinishReason["unified"]>> 
   tool_use: "tool-calls",
 };
 
-const readFinishReason = (raw: string): LanguageModelV3FinishReason => ({
-  unified: Object.hasOwn(REASONS, raw) ? REASONS[raw]! : "other",
-  raw,
-});
-
 type End = Extract<LanguageModelV3StreamPart, { type: "text-end" | "reasoning-end" }>;
 
 const TEXT = "txt-0";
@@ -193,7 +188,10 @@ export class ChatParts {
     if (!isObject(choice)) return;
     // Some servers send an empty finish_reason with each delta.
     if (typeof choice.finish_reason === "string" && choice.finish_reason !== "")
-      this.#finishReason = readFinishReason(choice.finish_reason);
+      this.#finishReason = {
+        unified: Object.hasOwn(REASONS, choice.finish_reason) ? REASONS[choice.finish_reason]! : "other",
+        raw: choice.finish_reason,
+      };
     const delta = choice.delta ?? choice.message;
     if (isObject(delta)) this.#delta(delta);
   }

@@ -112,11 +112,11 @@ class JsonReceiver implements Receiver {
 function readEmbeddings(data: unknown, count: number): Pick<EmbeddingModelV3Result, "embeddings" | "usage"> {
   const rows = isObject(data) && Array.isArray(data.data) ? data.data : [];
   const embeddings = rows.map((row) => (isObject(row) ? row.embedding : undefined));
-  if (embeddings.length !== count || !embeddings.every(isVector))
+  if (
+    embeddings.length !== count ||
+    !embeddings.every((value) => Array.isArray(value) && value.every((each) => typeof each === "number"))
+  )
     throw new InvalidResponseDataError({ data: undefined, message: `the provider did not send ${count} embeddings` });
   const usage = isObject(data) && isObject(data.usage) ? data.usage.prompt_tokens : undefined;
   return typeof usage === "number" ? { embeddings, usage: { tokens: usage } } : { embeddings };
 }
-
-const isVector = (value: unknown): value is number[] =>
-  Array.isArray(value) && value.every((each) => typeof each === "number");

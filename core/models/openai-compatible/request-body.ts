@@ -296,7 +296,7 @@ const isNode = (value: unknown): value is Node => isObject(value);
 function canBeStrict(schema: unknown): boolean {
   if (!isNode(schema)) return false;
   if (UNSUPPORTED_KEYWORDS.some((keyword) => keyword in schema)) return false;
-  if (isObjectSchema(schema) && !isClosed(schema)) return false;
+  if (([schema.type].flat().includes("object") || "properties" in schema) && !isClosed(schema)) return false;
   const subschemas = [
     ...SCHEMA_MAPS.flatMap((keyword) => (isNode(schema[keyword]) ? Object.values(schema[keyword]) : [])),
     ...SCHEMA_LISTS.flatMap((keyword) => (Array.isArray(schema[keyword]) ? schema[keyword] : [])),
@@ -304,8 +304,6 @@ function canBeStrict(schema: unknown): boolean {
   ];
   return subschemas.every(canBeStrict);
 }
-
-const isObjectSchema = (schema: Node) => [schema.type].flat().includes("object") || "properties" in schema;
 
 function isClosed(schema: Node): boolean {
   const keys = isNode(schema.properties) ? Object.keys(schema.properties) : [];

@@ -81,7 +81,15 @@ export class ToolCalls {
   }
 
   #begin(index: number | null, wireId: string | null): Call {
-    const call: Call = { index, wireId, id: "", name: "", input: "", nesting: newNesting(), extras: null };
+    const call: Call = {
+      index,
+      wireId,
+      id: "",
+      name: "",
+      input: "",
+      nesting: { depth: 0, inText: false, escaped: false },
+      extras: null,
+    };
     this.#calls.push(call);
     if (index !== null) this.#byIndex.set(index, call);
     if (wireId !== null) this.#byId.set(wireId, call);
@@ -103,8 +111,6 @@ function inputText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === null || value === undefined ? "" : JSON.stringify(value);
 }
-
-const newNesting = (): Nesting => ({ depth: 0, inText: false, escaped: false });
 
 function append(call: Call, piece: string): void {
   call.input += piece;

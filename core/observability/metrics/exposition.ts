@@ -3,9 +3,7 @@ import { performance } from "node:perf_hooks";
 import { collectDefaultMetrics, type Metric, Registry } from "prom-client";
 import { VERSION } from "../../lib/version.ts";
 import { BOUNDS, type Durations } from "./durations.ts";
-import type { Meters, RequestMeter } from "./meters.ts";
-import { CIRCUIT_STATES, OTHER } from "./named.ts";
-import type { Tally } from "./tally.ts";
+import { CIRCUIT_STATES, type Meters, OTHER, type RequestMeter, type Tally } from "./meters.ts";
 
 // Metrics in the terms of Prometheus: families of samples with labels.
 
@@ -25,6 +23,16 @@ interface Family {
   /** Called with every scrape. */
   samples(): readonly Sample[];
 }
+
+const familyOf =
+  (type: Family["type"]) =>
+  (name: string, help: string, samples: Family["samples"]): Family => ({ name, help, type, samples });
+const counter = familyOf("counter");
+const gauge = familyOf("gauge");
+const histogram = familyOf("histogram");
+
+/** The samples of a family that is one number. */
+const one = (value: number): Sample[] => [{ labels: {}, value }];
 
 const ENDLESS = "+Inf";
 
@@ -64,125 +72,95 @@ const labelsOf = ({ operation, route, method }: RequestMeter) => ({ operation, r
 
 function requests(meters: Meters): Family[] {
   return [
-    {
-      name: "penstock_http_requests_total",
-      help: "Requests that were answered, by operation and class of status; aborted: the client left before.",
-      type: "counter",
-      samples: () => [
+    counter(
+      "penstock_http_requests_total",
+      "Requests that were answered, by operation and class of status; aborted: the client left before.",
+      () => [
         ...meters.routes.flatMap((meter) => statusesOf(meter, USUAL)),
         ...meters.others.flatMap((meter) => statusesOf(meter, NONE)),
       ],
-    },
-    {
-      name: "penstock_http_request_duration_seconds",
-      help: "From the head of a request to the end of its answer, by operation, as far as it was asked for.",
-      type: "histogram",
-      samples: () =>
+    ),
+    histogram(
+      "penstock_http_request_duration_seconds",
+      "From the head of a request to the end of its answer, by operation, as far as it was asked for.",
+      () =>
         meters.routes
           .filter(({ durations }) => durations.count > 0)
           .flatMap((meter) => histogramSamples(labelsOf(meter), meter.durations)),
-    },
+    ),
   ];
 }
 
 function models({ models }: Meters): Family[] {
   return [
-    {
-      name: "penstock_model_calls_total",
-      help: "Calls of models by outcome, every try of its own.",
-      type: "counter",
-      samples: () => models.entries.flatMap(([model, { calls }]) => tallySamples({ model }, calls)),
-    },
-    {
-      name: "penstock_model_call_duration_seconds",
-      help: "From the call of a model to the end of its answer, of calls that ended well.",
-      type: "histogram",
-      samples: () => models.entries.flatMap(([model, { durations }]) => histogramSamples({ model }, durations)),
-    },
-    {
-      name: "penstock_model_circuit_state",
-      help: "Whether a model is called: 0 closed (it is), 1 one trial call is under way, 2 open (it failed too often).",
-      type: "gauge",
-      samples: () =>
+    counter("penstock_model_calls_total", "Calls of models by outcome, every try of its own.", () =>
+      models.entries.flatMap(([model, { calls }]) => tallySamples({ model }, calls)),
+    ),
+    histogram(
+      "penstock_model_call_duration_seconds",
+      "From the call of a model to the end of its answer, of calls that ended well.",
+      () => models.entries.flatMap(([model, { durations }]) => histogramSamples({ model }, durations)),
+    ),
+    gauge(
+      "penstock_model_circuit_state",
+      "Whether a model is called: 0 closed (it is), 1 one trial call is under way, 2 open (it failed too often).",
+      () =>
         models.entries
           .filter(([model]) => model !== OTHER)
           .map(([model, { circuit }]) => ({ labels: { model }, value: CIRCUIT_STATES.indexOf(circuit) })),
-    },
-    {
-      name: "penstock_model_tokens_total",
-      help: "Tokens that models say they read and wrote.",
-      type: "counter",
-      samples: () =>
-        models.entries.flatMap(([model, { inputTokens, outputTokens }]): Sample[] => [
-          { labels: { model, direction: "input" }, value: inputTokens },
-          { labels: { model, direction: "output" }, value: outputTokens },
-        ]),
-    },
-    {
-      name: "penstock_model_cost_usd_total",
-      help: "What the tokens cost, in US dollars, of models with prices.",
-      type: "counter",
-      samples: () =>
-        models.entries.flatMap(([model, { cost }]): Sample[] =>
-          cost === undefined ? [] : [{ labels: { model }, value: cost }],
-        ),
-    },
+    ),
+    counter("penstock_model_tokens_total", "Tokens that models say they read and wrote.", () =>
+      models.entries.flatMap(([model, { inputTokens, outputTokens }]): Sample[] => [
+        { labels: { model, direction: "input" }, value: inputTokens },
+        { labels: { model, direction: "output" }, value: outputTokens },
+      ]),
+    ),
+    counter("penstock_model_cost_usd_total", "What the tokens cost, in US dollars, of models with prices.", () =>
+      models.entries.flatMap(([model, { cost }]): Sample[] =>
+        cost === undefined ? [] : [{ labels: { model }, value: cost }],
+      ),
+    ),
   ];
 }
 
 function work({ agents, tools, workflows }: Meters): Family[] {
   return [
-    {
-      name: "penstock_agent_runs_total",
-      help: "Runs of agents by outcome, those that other agents and workflows asked for included.",
-      type: "counter",
-      samples: () => agents.entries.flatMap(([agent, tally]) => tallySamples({ agent }, tally)),
-    },
-    {
-      name: "penstock_tool_calls_total",
-      help: "Calls of tools by outcome.",
-      type: "counter",
-      samples: () => tools.entries.flatMap(([tool, { calls }]) => tallySamples({ tool }, calls)),
-    },
-    {
-      name: "penstock_workflow_executions_total",
-      help: "Executions of workflows that came to rest in this process, by how.",
-      type: "counter",
-      samples: () =>
-        workflows.entries.flatMap(([workflow, { executions }]) => tallySamples({ workflow }, executions, "status")),
-    },
-    {
-      name: "penstock_workflow_executions_running",
-      help: "Executions of workflows that run in this process.",
-      type: "gauge",
-      samples: () => workflows.entries.map(([workflow, { running }]) => ({ labels: { workflow }, value: running })),
-    },
-    {
-      name: "penstock_workflow_steps_total",
-      help: "Steps of workflows by outcome; a step is named by its path.",
-      type: "counter",
-      samples: () =>
-        workflows.entries.flatMap(([workflow, { steps }]) =>
-          steps.entries.flatMap(([step, tally]) => tallySamples({ workflow, step }, tally)),
-        ),
-    },
+    counter(
+      "penstock_agent_runs_total",
+      "Runs of agents by outcome, those that other agents and workflows asked for included.",
+      () => agents.entries.flatMap(([agent, tally]) => tallySamples({ agent }, tally)),
+    ),
+    counter("penstock_tool_calls_total", "Calls of tools by outcome.", () =>
+      tools.entries.flatMap(([tool, { calls }]) => tallySamples({ tool }, calls)),
+    ),
+    counter(
+      "penstock_workflow_executions_total",
+      "Executions of workflows that came to rest in this process, by how.",
+      () => workflows.entries.flatMap(([workflow, { executions }]) => tallySamples({ workflow }, executions, "status")),
+    ),
+    gauge("penstock_workflow_executions_running", "Executions of workflows that run in this process.", () =>
+      workflows.entries.map(([workflow, { running }]) => ({ labels: { workflow }, value: running })),
+    ),
+    counter("penstock_workflow_steps_total", "Steps of workflows by outcome; a step is named by its path.", () =>
+      workflows.entries.flatMap(([workflow, { steps }]) =>
+        steps.entries.flatMap(([step, tally]) => tallySamples({ workflow, step }, tally)),
+      ),
+    ),
   ];
 }
 
 function store({ commits, commitDurations }: Meters): Family[] {
   return [
-    {
-      name: "penstock_store_commits_total",
-      help: "Commits by outcome; a conflict is one that another writer was faster with.",
-      type: "counter",
-      samples: () => tallySamples({}, commits),
-    },
-    {
-      name: "penstock_store_commit_duration_seconds",
-      help: "From a commit to its being on disk, of commits that went well.",
-      type: "histogram",
-      samples: () => histogramSamples({}, commitDurations),
-    },
+    counter(
+      "penstock_store_commits_total",
+      "Commits by outcome; a conflict is one that another writer was faster with.",
+      () => tallySamples({}, commits),
+    ),
+    histogram(
+      "penstock_store_commit_duration_seconds",
+      "From a commit to its being on disk, of commits that went well.",
+      () => histogramSamples({}, commitDurations),
+    ),
   ];
 }
 
@@ -191,7 +169,7 @@ const readings = (meters: Meters): Family[] =>
     name: `penstock_${name}`,
     help,
     type,
-    samples: () => [{ labels: {}, value: read() }],
+    samples: () => one(read()),
   }));
 
 /** Interval of samples of the event loop's lag, each of which costs some microseconds. */
@@ -233,23 +211,13 @@ function lazyMetric({ name, help, type, samples }: Family): Metric {
   return { name, help, type, get } as unknown as Metric;
 }
 
-const family = (name: string, type: "counter" | "gauge", help: string, read: () => number): Family => ({
-  name,
-  help,
-  type,
-  samples: () => [{ labels: {}, value: read() }],
-});
-
 const loop = (kind: "active" | "idle") => performance.eventLoopUtilization()[kind] / 1000;
 
 const PROCESS_FAMILIES: readonly Family[] = [
-  {
-    name: "penstock_build_info",
-    help: "Versions of Penstock and Node.js; always 1.",
-    type: "gauge",
-    samples: () => [{ labels: { version: VERSION, node: process.version }, value: 1 }],
-  },
-  family("process_uptime_seconds", "gauge", "Since the start of the process.", () => process.uptime()),
-  family("nodejs_eventloop_active_seconds_total", "counter", "The event loop was at work.", () => loop("active")),
-  family("nodejs_eventloop_idle_seconds_total", "counter", "The event loop waited for events.", () => loop("idle")),
+  gauge("penstock_build_info", "Versions of Penstock and Node.js; always 1.", () => [
+    { labels: { version: VERSION, node: process.version }, value: 1 },
+  ]),
+  gauge("process_uptime_seconds", "Since the start of the process.", () => one(process.uptime())),
+  counter("nodejs_eventloop_active_seconds_total", "The event loop was at work.", () => one(loop("active"))),
+  counter("nodejs_eventloop_idle_seconds_total", "The event loop waited for events.", () => one(loop("idle"))),
 ];

@@ -15,7 +15,7 @@ import {
   type Recovered,
   takenOverRowText,
 } from "../journal/entries.ts";
-import { type FoundExecution, type Loaded, loadExecution, readExecution, readJournal } from "../journal/load.ts";
+import { type FoundExecution, loadExecution, readExecution, readJournal } from "../journal/load.ts";
 import { isRun } from "../journal/record.ts";
 import { isSuperseded, timeAfter } from "../journal/state.ts";
 import type { StoredRows } from "../run/environment.ts";
@@ -37,8 +37,6 @@ function countRecovery(before: Recovered, entries: readonly JournalEntry[]): Rec
   // An `interrupt` says that the last process stopped cleanly.
   return { times: entries.at(-1)?.[0] === "interrupt" ? 0 : 1, progress };
 }
-
-const stoppedProcessMessage = ({ times }: Recovered): string => `stopped its process ${counted(times, "times")}`;
 
 /** Open rows read at once; each may hold the whole input of its execution. */
 const ROWS_PER_READ = 100;
@@ -105,7 +103,7 @@ async function recoverOne(engine: Engine, row: Row, number: number): Promise<boo
   else if (problem !== null) engine.run(execution, (it) => suspendFor(it, problem));
   else if (definition.recovery === "fail") engine.run(execution, (it) => endInterrupted(it, INTERRUPTED_MESSAGE));
   else if (recovered.times > definition.recoveries)
-    engine.run(execution, (it) => endInterrupted(it, stoppedProcessMessage(recovered)));
+    engine.run(execution, (it) => endInterrupted(it, `stopped its process ${counted(recovered.times, "times")}`));
   else engine.run(execution);
   return true;
 }
@@ -139,7 +137,8 @@ async function claim({ store, environment }: Engine, found: FoundExecution): Pro
       }),
     };
     // The previous process may have written entries after the read and before its commits began to fail.
-    const isBehind = (await readJournal(store, number, lastJournalKey(number, read))).length > 0;
+    const isBehind =
+      (await readJournal(store, number, read.rows === 0 ? undefined : journalKey(number, read.rows - 1))).length > 0;
     const loaded = isBehind ? await loadExecution(store, found) : read;
     return loaded === null ? null : { found: { openRow, recordRow: null }, loaded, recovered };
   } catch (error) {
@@ -147,9 +146,6 @@ async function claim({ store, environment }: Engine, found: FoundExecution): Pro
     throw error;
   }
 }
-
-const lastJournalKey = (number: number, { rows }: Loaded): string | undefined =>
-  rows === 0 ? undefined : journalKey(number, rows - 1);
 
 /** When plugins of the definition are missing, the result has only its outline, and `problem` names what is missing. */
 async function findDefinition(

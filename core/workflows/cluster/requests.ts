@@ -345,7 +345,7 @@ export class StopRequests {
     const { store, live } = this.#engine;
     const isAtWork = live.size > 0;
     if (!isAtWork && !this.#isDue) return;
-    const rows = await scanRequests(store);
+    const rows = await store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ, longest: MAX_BYTES_PER_ROW });
     const open = rows.map((row) => openExecutionKey(requestedExecution(row.key)));
     const revisions = (await store.getMany(open, MAX_BYTES_PER_ROW)).map((row) => row?.revision);
     const running = new Map([...live.values()].map((execution) => [execution.state.start.number, execution]));
@@ -374,9 +374,6 @@ export class StopRequests {
     this.#answered.delete(token);
   }
 }
-
-const scanRequests = (store: Store): Promise<Row[]> =>
-  store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ, longest: MAX_BYTES_PER_ROW });
 
 /** Reads a request as a whole. Null when it was removed meanwhile. */
 async function readRequest(store: Store, row: Row): Promise<StoredRequest | ResumeRequest | null> {

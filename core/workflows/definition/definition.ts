@@ -9,7 +9,7 @@ import type { Environment } from "../../manifest/environment.ts";
 import { type CompileResult, compileTemplate } from "../../manifest/expression.ts";
 import { valueAsText } from "../../manifest/expression-values.ts";
 import { suggest, type WorkflowManifest } from "../../manifest/manifest.ts";
-import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
+import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/meters.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";

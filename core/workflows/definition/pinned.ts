@@ -52,10 +52,6 @@ export function allSteps(workflow: WorkflowManifest): StepManifest[] {
   return [...flattenSteps(workflow.steps), ...onErrorOf(workflow)].flatMap(withInner);
 }
 
-/** The ids of the workflows that a workflow calls. */
-const workflowsCalled = (workflow: WorkflowManifest): string[] =>
-  allSteps(workflow).flatMap(({ andWorkflow }) => andWorkflow?.workflow ?? []);
-
 /**
  * Every step by its path, in the order of the manifest. Needs neither plugins nor the environment.
  *
@@ -124,7 +120,7 @@ export function pin(
     const workflow = Object.hasOwn(manifest.workflows, id) ? manifest.workflows[id] : undefined;
     if (workflow === undefined || Object.hasOwn(workflows, id)) return;
     workflows[id] = conceal(workflow, ["workflows", id], true, loaded.referenceAt) as WorkflowManifest;
-    for (const called of workflowsCalled(workflow)) add(called);
+    for (const called of allSteps(workflow).flatMap(({ andWorkflow }) => andWorkflow?.workflow ?? [])) add(called);
   };
   add(workflowId);
   const text = JSON.stringify({ workflowId, workflows });

@@ -115,9 +115,6 @@ export interface RunSuspension {
   readonly approvals: readonly PendingApproval[];
 }
 
-const approvalsText = ({ suspension }: JournalState): string =>
-  suspension === null ? "[]" : entryJson((suspension.data as RunSuspension).approvals);
-
 /** The record of a run as JSON, as its list returns it. */
 export function runRecordText(state: JournalState): string {
   const { start, status, endedAt, output, error } = state;
@@ -131,7 +128,7 @@ export function runRecordText(state: JournalState): string {
     text += `,"usage":${entryJson(usage)},"output":${entryJson(given)}`;
   }
   if (error !== null) text += `,"error":${JSON.stringify(error.message)}`;
-  return `${text},"approvals":${approvalsText(state)}}`;
+  return `${text},"approvals":${state.suspension === null ? "[]" : entryJson((state.suspension.data as RunSuspension).approvals)}}`;
 }
 
 /** The status of a step that has not ended, by the status of its execution. */

@@ -3,6 +3,7 @@
  * are cut out of their rows without parsing: a page costs the same however many executions there are. Metadata is in no index: records
  * are compared one by one, newest first, until the page is full. Large records are only measured, and read while the reply is sent.
  */
+
 import { isDeepStrictEqual } from "node:util";
 import { invalid } from "../../lib/errors.ts";
 import { between, Serialized, SerializedStream } from "../../lib/serialized.ts";
@@ -12,11 +13,13 @@ import {
   executionEntry,
   executionIndex,
   executionKey,
+  indexedExecution,
   MAX_SKIPPED_ROWS,
   NUMBER_LIMIT,
+  OPEN_EXECUTIONS,
   openExecutionKey,
 } from "../../storage/keys.ts";
-import { BYTES_PER_READ, inTurn } from "../../storage/ranges.ts";
+import { allRows, BYTES_PER_READ, inTurn, rowsOf } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import { type CompactText, expand, expandedLength } from "../journal/compact-text.ts";
@@ -24,14 +27,90 @@ import {
   compactRecordOfRow,
   type ExecutionStart,
   type ExecutionStatus,
+  parseOpenRow,
+  parseRecordRow,
   recordOfRow,
   shownLength,
 } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import { isRun, RUN_STATUS } from "../journal/record.ts";
+import { foundExecution, loadExecution } from "../journal/load.ts";
+import { executionRecord, isRun, RUN_STATUS } from "../journal/record.ts";
 import type { ExecutionQuery } from "../workflows.ts";
-import { type ListedStart, type RemoteExecutions, remoteRecord } from "./running.ts";
 import { IndexWalk, type Item } from "./walk.ts";
+
+// Executions that other processes of a shared store run, read from their open rows and journals.
+
+/** Open rows read at once; each may hold the whole input of its execution. */
+const ROWS_PER_READ = 100;
+
+/** The part of the start that decides whether an execution is in a list, and where. */
+type ListedStart = Pick<ExecutionStart, "number" | "at" | "workflowId" | "userId" | "metadata">;
+
+/** Reads the executions that other processes run. That takes a full scan, so simultaneous lists share one. */
+export class RemoteExecutions {
+  readonly #store: Store;
+  readonly #liveNumbers: () => { has(number: number): boolean };
+  #reading: Promise<unknown> = Promise.resolve();
+  #next: Promise<readonly ListedStart[]> | null = null;
+
+  /** @param liveNumbers numbers of the executions that run in this process */
+  constructor(store: Store, liveNumbers: () => { has(number: number): boolean }) {
+    this.#store = store;
+    this.#liveNumbers = liveNumbers;
+  }
+
+  /** Waits for a scan that starts after the call: one that is in progress may have missed executions that have started since. */
+  starts(): Promise<readonly ListedStart[]> {
+    if (this.#next === null) {
+      this.#next = this.#reading.then(() => {
+        this.#next = null;
+        return readStarts(this.#store, this.#liveNumbers());
+      });
+      this.#reading = this.#next.catch(() => {});
+    }
+    return this.#next;
+  }
+}
+
+async function readStarts(store: Store, known: { has(number: number): boolean }): Promise<ListedStart[]> {
+  const starts: ListedStart[] = [];
+  const newestFirst = { prefix: OPEN_EXECUTIONS, reverse: true };
+  for await (const rows of allRows(store, newestFirst, ROWS_PER_READ)) {
+    const others = rows.filter(({ key }) => !known.has(indexedExecution(key)));
+    const opened = others.map(({ value }) => parseOpenRow(value).start);
+    const resumed = others.filter((_row, index) => opened[index] === null).map(({ key }) => indexedExecution(key));
+    for (const start of opened) if (start !== null) starts.push(withoutInput(start));
+    for await (const records of rowsOf(store, resumed.map(executionKey)))
+      for (const record of records) starts.push(withoutInput(parseRecordRow(record.value).start));
+  }
+  return starts;
+}
+
+/** Drops the input, which may be large. */
+const withoutInput = ({ number, at, workflowId, userId, metadata }: ExecutionStart): ListedStart => ({
+  number,
+  at,
+  workflowId,
+  userId,
+  metadata,
+});
+
+/**
+ * The record of an execution that another process runs, computed from its journal.
+ *
+ * @param record its record row from before it was resumed
+ * @returns null when neither row has the start, because the execution has been removed meanwhile
+ */
+async function remoteRecord(
+  store: Store,
+  open: Row,
+  record: Row | undefined,
+  outlineOf: (hash: string) => Promise<Outline>,
+): Promise<CompactText | null> {
+  const found = foundExecution(open, record);
+  const loaded = found && (await loadExecution(store, found));
+  return loaded && executionRecord(loaded.state, await outlineOf(loaded.state.start.definition));
+}
 
 export type ExecutionListQuery = ExecutionQuery & {
   /** The user whose executions the caller may see; null for those without a user; undefined when the caller may see all. */
@@ -280,11 +359,13 @@ async function openWalk(
   // Again, for an execution that was resumed after the first call and before its index row was read.
   addRunningHere();
   for (const start of elsewhere) running.set(start.number, start);
-  walk.add([...running.values()].filter((start) => matchesStart(filter, start)).map(toItem));
+  walk.add(
+    [...running.values()]
+      .filter((start) => matchesStart(filter, start))
+      .map(({ at, number }) => ({ entry: executionEntry(at, number), number, revision: null })),
+  );
   return walk;
 }
-
-const toItem = ({ at, number }: ListedStart): Item => ({ entry: executionEntry(at, number), number, revision: null });
 
 /** The records of items; null for those that no longer belong to the list. */
 async function loadRecords(

@@ -3,7 +3,7 @@
  * the journal, so that trace and record agree. A later resume is a trace of its own, linked to the first one.
  */
 import { CommitConflict } from "../../lib/errors.ts";
-import type { StepOutcome, WorkflowMeter } from "../../observability/metrics/named.ts";
+import type { StepOutcome, WorkflowMeter } from "../../observability/metrics/meters.ts";
 import {
   CONTENT,
   cancelSpan,

@@ -57,7 +57,17 @@ async function runAgent(agent: Agent, { prompt, result, stream, accept }: AgentT
   const body: TaskBody = { input: prompt(scope), options, result };
   try {
     const sink = stream ? new StepSink(call) : undefined;
-    const outcome = await agent.run({ ...body, ...keptRun(call) }, new StepCaller(call), sink);
+    const outcome = await agent.run(
+      {
+        ...body,
+        ...{
+          runId: runIdFrom(call.tryKey),
+          journal: stepJournal(call),
+        },
+      },
+      new StepCaller(call),
+      sink,
+    );
     const { text, finishReason } = outcome;
     const problem = accept?.includes(finishReason as Accepted) === true ? null : unfinished(agent.id, finishReason);
     if (problem !== null) throw new ServiceError("step_failed", problem);
@@ -70,12 +80,6 @@ async function runAgent(agent: Agent, { prompt, result, stream, accept }: AgentT
     throw new Error(`agent ${JSON.stringify(agent.id)} failed`, { cause: error });
   }
 }
-
-/** After a crash the run continues after what the step has recorded, under the same id. */
-const keptRun = (call: StepCall): Required<Pick<TaskBody, "runId" | "journal">> => ({
-  runId: runIdFrom(call.tryKey),
-  journal: stepJournal(call),
-});
 
 /** The journal of a run inside a step. */
 const stepJournal = (call: StepCall): RunJournal => ({

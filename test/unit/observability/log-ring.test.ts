@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { logRecord, parseLogEntry } from "../../../core/observability/log-line.ts";
-import { findLines, LogRing } from "../../../core/observability/log-ring.ts";
+import { findLines, LogRing, logRecord, parseLogEntry } from "../../../core/observability/log-line.ts";
 import { createLogger } from "../../../core/observability/logger.ts";
 
 const line = (bindings: object, level = "info") =>

@@ -4,10 +4,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { BOUNDS, bucketIndex, Durations, UNTIMED } from "../../../core/observability/metrics/durations.ts";
 import { collectFamilies } from "../../../core/observability/metrics/exposition.ts";
-import { Meters, RequestMeter } from "../../../core/observability/metrics/meters.ts";
-import { NamedMeters } from "../../../core/observability/metrics/named.ts";
+import { Meters, NamedMeters, RequestMeter, Tally } from "../../../core/observability/metrics/meters.ts";
 import { createRecentActivity } from "../../../core/observability/metrics/page.ts";
-import { Tally } from "../../../core/observability/metrics/tally.ts";
 
 test("a duration counts in every bucket whose bound it does not pass, and in the endless one", () => {
   fc.assert(

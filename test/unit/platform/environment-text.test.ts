@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { withVariables } from "../../../core/platform/environment-text.ts";
+import { withVariables } from "../../../core/platform/environment-file.ts";
 
 const CASES: [title: string, before: string, after: string][] = [
   ["an empty file", "", "A=1\nB=2\n"],

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { APICallError, type LanguageModelV3, type LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { ChainSettings } from "../../../core/models/chained-answer.ts";
 import { createCircuits, createModelChain } from "../../../core/models/models.ts";
-import { ModelMeter, NamedMeters } from "../../../core/observability/metrics/named.ts";
+import { ModelMeter, NamedMeters } from "../../../core/observability/metrics/meters.ts";
 import { type ModelTimeouts, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";
 import { ask, partsOf, settingsOf, silent, soon, textOf } from "../../support/providers.ts";

@@ -17,7 +17,7 @@ import { createNamespaces } from "../../../core/storage/keyv-namespace.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { allRows, BYTES_PER_READ, inTurn, pagesInBackground } from "../../../core/storage/ranges.ts";
 import type { Row, Store } from "../../../core/storage/store.ts";
-import { RemoteExecutions } from "../../../core/workflows/list/running.ts";
+import { RemoteExecutions } from "../../../core/workflows/list/list.ts";
 import { ExecutionRetention } from "../../../core/workflows/retention.ts";
 import { silent } from "../../support/agents.ts";
 import { openRows, putExecutions, type Sample, startOf } from "../../support/executions.ts";
