@@ -190,21 +190,23 @@ describe("an answer decides, and the rule is not evaluated again", () => {
         assert.equal((await item(service, approvalId)).status, "denied");
       });
 
-  test("POST /workflows/:id/executions/:executionId/resume: a call whose question is open waits, when a reload has made it free", async () => {
-    const { service, becomes } = served;
-    await becomes({ approval: true });
-    const { executionId } = await dataOf(service.post("/workflows/pays/execute", { input: { amount: 6 } }));
-    const [{ approvalId }] = await open(service);
-    await becomes({ approval: ABOVE });
-    const again = await dataOf(service.post(`/workflows/pays/executions/${executionId}/resume`, {}));
-    assert.deepEqual([again.status, again.suspension.suspendData.approvalId], ["suspended", approvalId]);
-    await decide(service, approvalId, { approved: true });
-    await ended(service, `/workflows/pays/executions/${executionId}/state`);
-    assert.deepEqual(
-      ran.map(([, amount]) => amount),
-      [6],
-    );
-  });
+  for (const [what, rule] of Object.entries(LATER))
+    for (const workflow of ["pays", "asks"])
+      test(`POST /workflows/:id/executions/:executionId/resume of "${workflow}": a call whose question is open waits, when a reload has made it ${what}`, async () => {
+        const { service, becomes } = served;
+        await becomes({ approval: true });
+        const { executionId } = await dataOf(service.post(`/workflows/${workflow}/execute`, { input: { amount: 6 } }));
+        const [{ approvalId }] = await open(service);
+        await becomes(rule);
+        const again = await dataOf(service.post(`/workflows/${workflow}/executions/${executionId}/resume`, {}));
+        assert.deepEqual([again.status, again.suspension.suspendData.approvalId], ["suspended", approvalId]);
+        await decide(service, approvalId, { approved: true });
+        await ended(service, `/workflows/${workflow}/executions/${executionId}/state`);
+        assert.deepEqual(
+          ran.map(([, amount]) => amount),
+          [6],
+        );
+      });
 
   test("POST /tools/:name/execute: an approval that a request brings for another tool does not stop one that is free", async () => {
     const { service, becomes } = served;
