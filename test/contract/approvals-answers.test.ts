@@ -450,6 +450,25 @@ describe("the context of a call", () => {
     assert.deepEqual(ran, [["pay", 5, A]]);
   });
 
+  test("POST /agents/:id/ag-ui: an answer of the user in another context is no yes, and the run goes on waiting", async () => {
+    const { service } = served;
+    const run = async (threadId: string, forwardedProps: object, more: object[] = [], resume: object[] = []) => {
+      const messages = [{ id: "u1", role: "user", content: "pay 5" }, ...more];
+      return (
+        await service.post("/agents/clerk/ag-ui", { threadId, runId: threadId, messages, forwardedProps, resume })
+      ).text();
+    };
+    await run("asks", { large: true });
+    const [{ approvalId, toolCallId, input }] = await open(service);
+    const call = { id: toolCallId, type: "function", function: { name: "pay", arguments: JSON.stringify(input) } };
+    const said = [{ id: "a1", role: "assistant", toolCalls: [call] }];
+    const yes = [{ interruptId: approvalId, status: "resolved", payload: { approved: true } }];
+    assert.match(await run("elsewhere", { large: false }, said, yes), /not approved/);
+    assert.deepEqual([(await item(service, approvalId)).status, ran], ["open", []]);
+    assert.match(await run("again", { large: true }, said, yes), /"RUN_FINISHED"/);
+    assert.deepEqual(ran, [["pay", 5, { large: true }]]);
+  });
+
   test("a sub-agent: what was approved in one context is another question in another", async () => {
     const { service, upstream } = served;
     const delegated = (context: object) => {
