@@ -16,7 +16,6 @@ import type { Models } from "../../models/models.ts";
 import { runAgentId } from "../../workflows/journal/record.ts";
 import type { Stage } from "./stage.ts";
 
-type Asking = Pick<ApprovalRecord, "agentId" | "runId" | "workflowId">;
 type DomainNeeds = "manifest" | "approvals" | "store" | "registry" | "host" | "models" | "uses" | "meters" | "options";
 
 export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
@@ -26,7 +25,7 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
   const isolated = isIsolated(manifest);
   const { logger } = options;
   // Those of agents with another memory are about another conversation of the same id. A sub-agent asks in that of the agent above it.
-  const isOf = (memory: string, { agentId = "", runId, workflowId = "" }: Asking) => {
+  const isOf = (memory: string, { agentId = "", runId, workflowId = "" }: ApprovalRecord) => {
     const id = runId === undefined ? agentId : runAgentId(workflowId);
     const isBelow = runId === undefined && subAgentsOf(manifest, memory).has(agentId);
     return isBelow || [memory, false, undefined].includes(manifest.agents[id]?.memory);
