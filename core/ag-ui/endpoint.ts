@@ -13,6 +13,7 @@ import type {
 } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
 import { UPDATE_WORKING_MEMORY } from "../agents/conversation/agent-memory.ts";
+import { isInContext } from "../agents/prompt/awaited-calls.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { EventPartSink } from "../agents/stream/raw.ts";
 import type { Service } from "../app/service.ts";
@@ -137,6 +138,10 @@ function readResume(resume: readonly AgUiResume[]): ResumeAnswer[] {
 
 const MAX_REASON = 1000;
 
+interface KnownAnswer extends ResumeAnswer {
+  readonly asked: Approval;
+}
+
 /** The agent and conversation of the run, and the requester that continues it. */
 interface Resumed {
   readonly agentId: string;
@@ -159,9 +164,9 @@ async function markAwaited(
   messages: readonly UiMessage[],
   answers: readonly ResumeAnswer[],
   { agentId, threadId, approvals, requester }: Resumed,
-): Promise<ResumeAnswer[]> {
+): Promise<KnownAnswer[]> {
   const calls = openCalls(messages.at(-1));
-  const known: ResumeAnswer[] = [];
+  const known: KnownAnswer[] = [];
   let unknown: string | undefined;
   for (const [index, answer] of answers.entries()) {
     const approval = await approvals.find(answer.approvalId, requester);
@@ -175,7 +180,7 @@ async function markAwaited(
     }
     wait(call, answer.approvalId);
     calls.delete(approval!.toolCallId!);
-    if (fits(call, approval!)) known.push(answer);
+    if (fits(call, approval!)) known.push({ ...answer, asked: approval! });
   }
   if (calls.size === 0) return known;
   const newest = { status: "open", agentId, limit: MAX_OPEN, order: "desc" } as const;
@@ -237,10 +242,8 @@ function saysSomething(state: unknown): boolean {
 
 // `POST /agents/:id/ag-ui`: sends a run as AG-UI events.
 
-interface Asking {
-  /** The interrupts that the client gets for the approvals with which the run ends. */
-  interrupts(approvals: readonly PendingApproval[]): Promise<AgUiInterrupt[]>;
-}
+/** Gives the interrupts that the client gets for the approvals with which the run ends. */
+type Asking = (approvals: readonly PendingApproval[]) => Promise<AgUiInterrupt[]>;
 
 class AgUiSink extends EventPartSink {
   readonly #run: RunEvents;
@@ -266,7 +269,7 @@ class AgUiSink extends EventPartSink {
   #finish(part: PartOf<"finish">): Promise<void> | undefined {
     const { approvals } = this.#run;
     if (approvals.length === 0) return this.#send(this.#run.finish(part, []));
-    return this.#asking.interrupts(approvals).then((interrupts) => this.#send(this.#run.finish(part, interrupts)));
+    return this.#asking(approvals).then((interrupts) => this.#send(this.#run.finish(part, interrupts)));
   }
 
   async #changed(state: SharedState): Promise<void> {
@@ -366,12 +369,12 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
     },
     call,
   );
-  const asking = {
-    interrupts: (approvals: readonly PendingApproval[]) => interruptsOf(approvals, service.approvals, call),
-  };
+  const asking: Asking = (approvals) => interruptsOf(approvals, service.approvals, call);
   const identity = { ...run, messageId: prepared.messageId, open: openCalls(messages.at(-1)).keys() };
   const form = (events: EventSink) => new AgUiSink(events, new RunEvents(identity), asking, state);
-  for (const answer of known) await giveAnswer(service.approvals, answer, call);
+  for (const answer of known)
+    if (isInContext(answer.asked, answer.body.approved, prepared.context))
+      await giveAnswer(service.approvals, answer, call);
   return prepared.events(form);
 }
 

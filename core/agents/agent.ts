@@ -236,10 +236,11 @@ export class Agent {
   /** For protocols with their own reply format: their sink makes the reply from the parts. */
   prepare({ streams = false, ...body }: ProtocolBody, call: RunCall): ProtocolRun {
     const run = this.#startable(protocolRequest(this.#agent, body), call, streams);
-    const { output, tools } = run.prepared.plan;
+    const { output, tools, settings } = run.prepared.plan;
     return {
       messageId: messageIdForRun(run.id),
       isJson: output?.format !== undefined,
+      context: settings.context,
       get clientTools() {
         return [...tools.byName.values()].flatMap(({ name, clientInput }) => (clientInput === undefined ? [] : [name]));
       },

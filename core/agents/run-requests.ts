@@ -61,6 +61,7 @@ export interface ProtocolRun {
   readonly messageId: string;
   /** Whether the answer is JSON: then the `output` of its last part is the answer. */
   readonly isJson: boolean;
+  readonly context: Readonly<Record<string, unknown>>;
   /** The tools that the client runs, where their input is valid. */
   readonly clientTools: readonly string[];
   /** Runs to the end; the sink of a kept run gets the parts that are recorded. An aborted run is not an error: its last part is `abort`. */

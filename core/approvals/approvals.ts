@@ -70,33 +70,29 @@ class Upkeep {
   readonly #logger: Logger;
   readonly #rounds: Interval;
   readonly #looks: Interval;
-  #awaiter: Awaiter | null = null;
+  readonly #endWatch: (() => void) | undefined;
+  readonly awaiter: Awaiter;
   /** The key of the last row that was looked at. */
   #looked = OF_EXECUTIONS;
   #retry: NodeJS.Timeout | undefined;
   #retryDelay = RETRY_DELAY_MS;
-  #endWatch: (() => void) | undefined;
 
-  constructor(rows: ApprovalRows, logger: Logger) {
+  constructor(rows: ApprovalRows, awaiter: Awaiter, logger: Logger) {
     this.#rows = rows;
+    this.awaiter = awaiter;
     this.#logger = logger;
     const failed = (error: unknown) =>
       logger.warn({ err: error }, `approvals could not be looked through: ${messageOf(error)}`);
     this.#rounds = new Interval(ROUND_INTERVAL_MS, () => this.#round(), failed);
     this.#looks = new Interval(LOOK_INTERVAL_MS, () => this.#look(), failed);
-  }
-
-  start(awaiter: Awaiter): void {
-    this.#awaiter = awaiter;
     this.#looks.start();
-    this.#endWatch = this.#rows.store.watch?.(APPROVAL_ANSWERS, () => this.hurry());
+    this.#endWatch = rows.store.watch?.(APPROVAL_ANSWERS, () => this.hurry());
     this.#rounds.start(0);
   }
 
   /** Tells what waits for an answer of it at once. What cannot be told yet is told in a round. Never rejects. */
   async deliver(record: ApprovalRecord): Promise<void> {
-    if (this.#awaiter === null || this.#rounds.signal.aborted) return;
-    if ((await this.#tell(record)) === "later") this.hurry();
+    if (!this.#rounds.signal.aborted && (await this.#tell(record)) === "later") this.hurry();
   }
 
   /** Starts a round now, because a step's question has been answered. */
@@ -116,7 +112,7 @@ class Upkeep {
     const rows = await this.#rows.store.scan({ prefix: OF_EXECUTIONS, after: this.#looked, limit: LOOKED_AT });
     this.#looked = rows.length < LOOKED_AT ? OF_EXECUTIONS : rows.at(-1)!.key;
     for (const found of await this.#rows.readRows(rows))
-      if (found.record.status === "open" && (await this.#awaiter!.hasEnded(found.record, true)))
+      if (found.record.status === "open" && (await this.awaiter.hasEnded(found.record, true)))
         await unlessConflict(this.#rows.decide(found, withdrawn("ended")));
   }
 
@@ -136,7 +132,7 @@ class Upkeep {
   async #tell(record: ApprovalRecord): Promise<Delivery> {
     if (record.status === "open") return "gone";
     try {
-      const delivery = await this.#awaiter!.tellAnswer(record);
+      const delivery = await this.awaiter.tellAnswer(record);
       if (delivery === "gone") await this.#rows.forgetAnswer(record.id);
       return delivery;
     } catch (error) {
@@ -253,7 +249,6 @@ export class Approvals implements ApprovalInbox {
   #rows: ApprovalRows | null = null;
   #upkeep: Upkeep | null = null;
   #known: Known = { tools: new Map(), agents: new Map() };
-  #steps: Awaiter | null = null;
 
   /** Tools are compiled before there is a store. Until `connect`, no call that needs approval runs. */
   constructor(options: ApprovalOptions) {
@@ -263,7 +258,6 @@ export class Approvals implements ApprovalInbox {
   connect(store: Store, known: Known): void {
     this.#rows = new ApprovalRows(store, () => this.#options.retention);
     this.use(known);
-    this.#upkeep = new Upkeep(this.#rows, this.#options.logger);
   }
 
   /** From now on answers are for these tools and agents. */
@@ -273,8 +267,7 @@ export class Approvals implements ApprovalInbox {
 
   /** @param steps of workflows, and kept runs */
   start(steps: Awaiter): void {
-    this.#steps = steps;
-    this.#upkeep?.start(steps);
+    this.#upkeep = new Upkeep(this.#connected(), steps, this.#options.logger);
   }
 
   async close(): Promise<void> {
@@ -288,7 +281,7 @@ export class Approvals implements ApprovalInbox {
         bound: this.#bound,
         // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
         late: async (record) => {
-          const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
+          const isOver = isAwaited(record) ? await this.#upkeep?.awaiter.hasEnded(record) : record.kind !== "direct";
           if (isOver) await this.withdraw([record.id], "cancelled");
         },
         hear: (id, { from, ...answer }) => this.hear(id, answer, from),
@@ -358,7 +351,7 @@ export class Approvals implements ApprovalInbox {
   /** Why nobody needs the answer any more: an older release withdrew nothing, and a process may die before it does. */
   async #lost(record: ApprovalRecord, approved: boolean): Promise<WithdrawalReason | null> {
     const { toolName, agentId } = record;
-    if (isAwaited(record) && (await this.#steps?.hasEnded(record))) return "ended";
+    if (isAwaited(record) && (await this.#upkeep?.awaiter.hasEnded(record))) return "ended";
     const { tools, agents } = this.#known;
     const isKnown = tools.get(toolName) !== undefined && (agentId === undefined || agents.has(agentId));
     return approved && !isKnown ? "tool_removed" : null;

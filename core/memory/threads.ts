@@ -18,7 +18,8 @@ export function threadsOf(
   });
 }
 
-function subAgentsOf({ agents }: Manifest, memory: string): Set<string> {
+/** Those to which an agent with this memory may delegate, even indirectly. */
+export function subAgentsOf({ agents }: Manifest, memory: string): Set<string> {
   const found = new Set<string>();
   const add = (id: string): void => {
     for (const subAgent of agents[id]?.subAgents ?? []) {

@@ -190,21 +190,23 @@ describe("an answer decides, and the rule is not evaluated again", () => {
         assert.equal((await item(service, approvalId)).status, "denied");
       });
 
-  test("POST /workflows/:id/executions/:executionId/resume: a call whose question is open waits, when a reload has made it free", async () => {
-    const { service, becomes } = served;
-    await becomes({ approval: true });
-    const { executionId } = await dataOf(service.post("/workflows/pays/execute", { input: { amount: 6 } }));
-    const [{ approvalId }] = await open(service);
-    await becomes({ approval: ABOVE });
-    const again = await dataOf(service.post(`/workflows/pays/executions/${executionId}/resume`, {}));
-    assert.deepEqual([again.status, again.suspension.suspendData.approvalId], ["suspended", approvalId]);
-    await decide(service, approvalId, { approved: true });
-    await ended(service, `/workflows/pays/executions/${executionId}/state`);
-    assert.deepEqual(
-      ran.map(([, amount]) => amount),
-      [6],
-    );
-  });
+  for (const [what, rule] of Object.entries(LATER))
+    for (const workflow of ["pays", "asks"])
+      test(`POST /workflows/:id/executions/:executionId/resume of "${workflow}": a call whose question is open waits, when a reload has made it ${what}`, async () => {
+        const { service, becomes } = served;
+        await becomes({ approval: true });
+        const { executionId } = await dataOf(service.post(`/workflows/${workflow}/execute`, { input: { amount: 6 } }));
+        const [{ approvalId }] = await open(service);
+        await becomes(rule);
+        const again = await dataOf(service.post(`/workflows/${workflow}/executions/${executionId}/resume`, {}));
+        assert.deepEqual([again.status, again.suspension.suspendData.approvalId], ["suspended", approvalId]);
+        await decide(service, approvalId, { approved: true });
+        await ended(service, `/workflows/${workflow}/executions/${executionId}/state`);
+        assert.deepEqual(
+          ran.map(([, amount]) => amount),
+          [6],
+        );
+      });
 
   test("POST /tools/:name/execute: an approval that a request brings for another tool does not stop one that is free", async () => {
     const { service, becomes } = served;
@@ -446,6 +448,25 @@ describe("the context of a call", () => {
     assert.deepEqual([ran, (await item(service, approvalId)).status], [[], "open"]);
     await chat({ messages }, A);
     assert.deepEqual(ran, [["pay", 5, A]]);
+  });
+
+  test("POST /agents/:id/ag-ui: an answer of the user in another context is no yes, and the run goes on waiting", async () => {
+    const { service } = served;
+    const run = async (threadId: string, forwardedProps: object, more: object[] = [], resume: object[] = []) => {
+      const messages = [{ id: "u1", role: "user", content: "pay 5" }, ...more];
+      return (
+        await service.post("/agents/clerk/ag-ui", { threadId, runId: threadId, messages, forwardedProps, resume })
+      ).text();
+    };
+    await run("asks", { large: true });
+    const [{ approvalId, toolCallId, input }] = await open(service);
+    const call = { id: toolCallId, type: "function", function: { name: "pay", arguments: JSON.stringify(input) } };
+    const said = [{ id: "a1", role: "assistant", toolCalls: [call] }];
+    const yes = [{ interruptId: approvalId, status: "resolved", payload: { approved: true } }];
+    assert.match(await run("elsewhere", { large: false }, said, yes), /not approved/);
+    assert.deepEqual([(await item(service, approvalId)).status, ran], ["open", []]);
+    assert.match(await run("again", { large: true }, said, yes), /"RUN_FINISHED"/);
+    assert.deepEqual(ran, [["pay", 5, { large: true }]]);
   });
 
   test("a sub-agent: what was approved in one context is another question in another", async () => {

@@ -12,11 +12,14 @@ import { parseEvents, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
 
 const MANIFEST = {
-  memory: { default: {} },
+  memory: { default: {}, notes: {} },
   providers: {
     demo: {
       use: "scripted",
-      replies: [...PAYS],
+      replies: [
+        ...PAYS,
+        { when: "delegate", call: { tool: "delegate_task", input: { agentId: "aide", task: "pay 9" } } },
+      ],
     },
   },
   agents: {
@@ -24,10 +27,14 @@ const MANIFEST = {
     clerk: { model: "demo/echo", tools: ["pay"] },
     plain: { model: "demo/echo", tools: ["pay"], memory: false },
     kept: { model: "demo/echo", tools: ["pay"], durable: true },
+    aide: { model: "demo/echo", tools: ["pay"], memory: "notes" },
+    boss: { model: "demo/echo", subAgents: ["aide"] },
   },
   workflows: {
     one: { steps: [{ id: "pay", andThen: pay("{{ input.amount }}") }] },
     asks: { steps: [{ id: "ask", andAgent: { agent: "plain", prompt: "pay both" } }] },
+    chats: { steps: [{ id: "ask", andAgent: { agent: "clerk", prompt: "pay 5" } }] },
+    bosses: { steps: [{ id: "ask", andAgent: { agent: "boss", prompt: "delegate" } }] },
     fails: {
       steps: [
         {
@@ -150,6 +157,83 @@ describe("a question", () => {
       "that of another user of the same id stays",
     );
   });
+
+  /** Works in a conversation and waits. Gives what becomes of it. */
+  const WAITERS: Readonly<Record<string, () => Promise<() => Promise<string>>>> = {
+    async "a run whose sub-agent has another memory"() {
+      const { runId } = await dataOf(
+        service.post("/agents/boss/text", { input: "delegate", options: { memory: memory() } }),
+      );
+      return async () => (await stateOf("boss", runId)).status;
+    },
+    ...Object.fromEntries(
+      Object.entries({ chats: "an andAgent step", bosses: "an andAgent step whose sub-agent asks" }).map(
+        ([id, what]) => [
+          what,
+          async () => {
+            const execution = service.post(`/workflows/${id}/execute`, { input: {}, options: memory() });
+            const path = `/workflows/${id}/executions/${(await dataOf(execution)).executionId}/state`;
+            return async () => (await dataOf(service.get(path))).error?.message;
+          },
+        ],
+      ),
+    ),
+  };
+  const conversation = (agent = "clerk") => {
+    const { conversationId, userId } = memory();
+    const path = `/api/memory/conversations/${conversationId}`;
+    const query = `?userId=${userId}&agentId=${agent}`;
+    return {
+      remove: () => dataOf(fetch(service.url + path + query, { method: "DELETE" })),
+      read: () => service.get(`${path}/messages${query}`),
+    };
+  };
+
+  for (const [what, wait] of Object.entries(WAITERS))
+    test(`DELETE /api/memory/conversations/:conversationId: that of ${what} is withdrawn, and nothing comes back`, async () => {
+      const outcome = await wait();
+      const ids = idsOf(await open(service));
+      assert.equal(ids.length, 1);
+      await conversation().remove();
+      await isWithdrawn(service, ids, "conversation_deleted");
+      const end = what.startsWith("a run") ? "cancelled" : "the conversation has been deleted";
+      await until(async () => (await outcome()) === end, "the end");
+      assert.equal((await conversation().read()).status, 404);
+    });
+
+  test("DELETE /api/memory/conversations/:conversationId: that of a sub-agent stays where the conversation of that id in its own memory is deleted", async () => {
+    await dataOf(service.post("/agents/boss/text", { input: "delegate", options: { memory: memory() } }));
+    await dataOf(service.post("/agents/aide/text", { input: "hello", options: { memory: memory() } }));
+    await conversation("aide").remove();
+    assert.equal((await open(service)).length, 1);
+  });
+
+  test("DELETE /api/memory/conversations/:conversationId: a run that is answered and has not gone on yet does not begin the conversation again", async () => {
+    const again = (manifest: object) => reload(service, approvalManifest({ ...manifest, store }));
+    const runId = await waiting({ memory: memory() });
+    const { kept: _, ...agents } = MANIFEST.agents;
+    assert.equal((await again({ ...MANIFEST, agents })).status, 200);
+    for (const id of idsOf(await open(service))) await dataOf(service.post(`/approvals/${id}`, { approved: false }));
+    await conversation().remove();
+    assert.equal((await again(MANIFEST)).status, 200);
+    await until(async () => (await stateOf("kept", runId)).status !== "waiting", "that it goes on");
+    await until(async () => (await stateOf("kept", runId)).status === "error", "the end");
+    assert.equal((await stateOf("kept", runId)).error, "the conversation has been deleted");
+    assert.equal((await conversation().read()).status, 404);
+  });
+
+  for (const role of ["user", "assistant"])
+    test(`POST /api/memory/messages/delete: the message of the ${role} is not stored again by a run that waited meanwhile`, async () => {
+      const runId = await waiting({ memory: memory() });
+      const read = async (): Promise<Loose[]> => (await dataOf(conversation().read())).messages;
+      const [kept, deleted] = [await read(), await read()].map((all, index) =>
+        all.filter((message) => (message.role === role) === (index === 1)).map(({ id }) => id),
+      );
+      await dataOf(service.post("/api/memory/messages/delete", { ...memory(), agentId: "kept", messageIds: deleted }));
+      for (const id of idsOf(await open(service))) await dataOf(service.post(`/approvals/${id}`, { approved: true }));
+      await until(async () => (await stateOf("kept", runId)).status === "completed", "the end");
+      assert.deepEqual([(await read()).map(({ id }) => id), ran], [kept, [5]]);
+    });
 
   for (const agent of ["clerk", "kept"])
     test(`POST /agents/:id/text of "${agent}": a further message of its user withdraws it`, async () => {

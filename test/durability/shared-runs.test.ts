@@ -25,13 +25,17 @@ export default { kind: "tool", name: "linger", description: "Waits", execute: as
   while (existsSync(${JSON.stringify(`${folder}/`)} + name)) await new Promise((resolve) => setTimeout(resolve, 10));
   return { name };
 } };`;
-const { url, one, other } = await twoProcesses(server, folder, {
+const { url, one, other, start } = await twoProcesses(server, folder, {
   plugins: { "tools/linger.mjs": LINGER },
   tools: { linger: { use: "linger" }, asked: { use: "linger", approval: true } },
   providers: {
     demo: {
       use: "scripted",
       replies: [
+        {
+          when: "^delegate (\\w+)",
+          call: { tool: "delegate_task", input: { agentId: "desk", task: "ask {{ match[1] }}" } },
+        },
         { when: "ask (\\w+)", call: { tool: "asked", input: { name: "{{ match[1] }}" } } },
         { when: "(\\w+)", call: { tool: "linger", input: { name: "{{ match[1] }}" } } },
       ],
@@ -40,6 +44,12 @@ const { url, one, other } = await twoProcesses(server, folder, {
   agents: {
     clerk: { model: "demo/echo", tools: ["linger", "asked"], memory: false, durable: true },
     desk: { model: "demo/echo", tools: ["asked"], memory: false },
+    chief: { model: "demo/echo", subAgents: ["desk"], memory: false },
+  },
+  mcp: { servers: { main: { agents: ["desk"], workflows: ["steps"] } } },
+  workflows: {
+    steps: { steps: [{ id: "ask", andThen: { tool: "asked", input: "{{ input }}" } }] },
+    agents: { steps: [{ id: "ask", andAgent: { agent: "desk", prompt: "ask {{ input.name }}" } }] },
   },
 });
 
@@ -207,4 +217,63 @@ test("GET /agents/:id/runs/:runId/stream: when the process of a run is killed, t
   const [{ approvalId }] = (await runOf(other, waiting)).approvals;
   await dataOf(post(other, `/approvals/${approvalId}`, { approved: true }));
   await comesTo(other, waiting, "completed");
+});
+
+/** Asks a person for the call of this name. */
+const DOORS: Readonly<Record<string, (to: Served, name: string) => Promise<Response>>> = {
+  text: (to, name) => post(to, "/agents/desk/text", { input: `ask ${name}` }),
+  stream: (to, name) => post(to, "/agents/desk/stream", { input: `ask ${name}` }),
+  chat: (to, name) => post(to, "/agents/desk/chat", { input: `ask ${name}` }),
+  agui: (to, name) => {
+    const messages = [{ id: "u1", role: "user", content: `ask ${name}` }];
+    return post(to, "/agents/desk/ag-ui", { threadId: name, runId: name, messages });
+  },
+  subAgent: (to, name) => post(to, "/agents/chief/text", { input: `delegate ${name}` }),
+  completions: (to, name) =>
+    post(to, "/v1/chat/completions", { model: "desk", messages: [{ role: "user", content: `ask ${name}` }] }),
+  responses: (to, name) => post(to, "/v1/responses", { model: "desk", input: `ask ${name}` }),
+  background: (to, name) => post(to, "/v1/responses", { model: "desk", input: `ask ${name}`, background: true }),
+  mcp: (to, name) => post(to, "/mcp/servers/main/tools/agent_desk", { arguments: { prompt: `ask ${name}` } }),
+  mcpWorkflow: (to, name) => post(to, "/mcp/servers/main/tools/workflow_steps", { arguments: { input: { name } } }),
+  toolStep: (to, name) => post(to, "/workflows/steps/execute", { input: { name } }),
+  agentStep: (to, name) => post(to, "/workflows/agents/execute", { input: { name } }),
+  a2a: (to, name) => {
+    const params = { message: { messageId: name, role: "ROLE_USER", parts: [{ text: `ask ${name}` }] } };
+    return post(to, "/a2a/desk", { jsonrpc: "2.0", id: 1, method: "SendMessage", params }, { "a2a-version": "1.0" });
+  },
+  oldA2a: (to, name) => {
+    const message = { kind: "message", messageId: name, role: "user", parts: [{ kind: "text", text: `ask ${name}` }] };
+    return post(to, "/a2a/desk", { jsonrpc: "2.0", id: 1, method: "message/send", params: { message } });
+  },
+};
+
+test("POST /approvals/:approvalId at a new process, after kill -9 of the one at which was asked by each way in: what was approved runs once, what was denied never, and all of them end", {
+  skip,
+}, async () => {
+  const names = Object.keys(DOORS).flatMap((door) => [`${door}_yes`, `${door}_no`]);
+  for (const name of names) {
+    const reply = await DOORS[name.split("_")[0]!]!(other, name);
+    assert.equal(reply.ok, true, `${name}: ${await reply.text()}`);
+  }
+  const open = (to: Served): Promise<Loose[]> => dataOf(fetch(`${to.url}/approvals?limit=100`));
+  await until(async () => (await open(other)).length === names.length, "a question of each");
+  await other.interrupt("SIGKILL");
+  const third = await start();
+  const asked = await open(third);
+  assert.deepEqual(asked.map(({ input }) => input.name).sort(), names.toSorted());
+  await Promise.all(
+    asked.map(({ approvalId, input }) =>
+      dataOf(post(third, `/approvals/${approvalId}`, { approved: input.name.endsWith("_yes") })),
+    ),
+  );
+  for (const { input, agentId, runId, workflowId, executionId } of asked) {
+    const agent = input.name.startsWith("subAgent") ? "chief" : agentId;
+    const path =
+      runId === undefined ? `workflows/${workflowId}/executions/${executionId}/state` : `agents/${agent}/runs/${runId}`;
+    // A no is the error of a step that calls the tool itself.
+    const end = agentId === undefined && input.name.endsWith("_no") ? "error" : "completed";
+    await until(async () => (await dataOf(fetch(`${third.url}/${path}`))).status === end, `the end of ${input.name}`);
+    assert.equal(calls(input.name).length, end === "completed" && input.name.endsWith("_yes") ? 1 : 0, input.name);
+  }
+  assert.deepEqual(await open(third), []);
 });

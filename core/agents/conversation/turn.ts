@@ -17,6 +17,7 @@ import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { Finish, PartSink, StoredIds } from "../run/parts.ts";
 import { type Conversation, MESSAGES_OF_TURN, type RecalledContext, recall, type Summarizer } from "./recall.ts";
+import { conversationDeleted } from "./turn-claims.ts";
 import { type CompletedMessage, parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
 import type { TurnQueue, TurnTicket } from "./turn-queue.ts";
@@ -173,6 +174,8 @@ export class Turn {
     const span = this.#span(MEMORY_SPANS.recall);
     const request = { ...this.#options, input: this.#input, own: this.#own };
     const recalled = await spanned(span, recall({ ...request, lasting: (read) => this.#lasting(read) }, span));
+    const stored = this.#options.record?.stored;
+    if (stored != null) await this.#heedDeleted(stored, recalled.isNew);
     this.#discarded = recalled.discarded;
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
@@ -189,6 +192,16 @@ export class Turn {
     const room = this.writable && !this.#isRepeated ? access.requireRoom(conversation.userId, bytes) : undefined;
     if (room !== undefined) await room;
     return recalled;
+  }
+
+  /** What was deleted while the run waited is not stored again. */
+  async #heedDeleted(stored: StoredIds, isGone: boolean): Promise<void> {
+    if (isGone) throw conversationDeleted();
+    const { access, conversation, ticket } = this.#options;
+    for (const id of Object.values(stored)) {
+      const read = () => access.earlier(conversation.id, { limit: 0, posted: [id] }, conversation.userId);
+      if ((await this.#lasting(read)).last === undefined) ticket?.drop([id]);
+    }
   }
 
   /** Calls of the answer before this turn will not run: what is stored says so with the turn. @param endings why, by question */
@@ -331,7 +344,9 @@ export class Turn {
   async pause(): Promise<void> {
     if (!this.writable || this.#checkpoints.ended) return;
     await this.#checkpoints.end();
-    await this.#write(null).catch((error) => this.#logFailure(error));
+    const { record } = this.#options;
+    const stored = () => record?.journal.note(["stored", { ...record.stored, ...this.ids }]);
+    await this.#write(null).then(stored, (error) => this.#logFailure(error));
   }
 
   /** @param ended whether the run is over, and how */

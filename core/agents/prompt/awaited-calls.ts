@@ -17,7 +17,18 @@ export interface AwaitedCall {
   readonly answer: { readonly approved: boolean; readonly reason?: string } | null;
 }
 
-/** Whether a client means the call that was asked about. What runs is that, but a yes in another context is none. */
+/** What runs is what was asked, but a yes in another context is none. */
+export const isInContext = (
+  asked: Approval,
+  approved: boolean | undefined,
+  context: Readonly<Record<string, unknown>>,
+): boolean =>
+  approved === false ||
+  asked.status === "denied" ||
+  asked.context === undefined ||
+  canonicalJson(asked.context) === canonicalJson(shownContext(context).context);
+
+/** Whether a client means the call that was asked about. */
 export const isAskedCall = (
   asked: Approval,
   { toolCallId, toolName, input, answer }: AwaitedCall,
@@ -28,10 +39,7 @@ export const isAskedCall = (
   asked.toolCallId === toolCallId &&
   asked.toolName === toolName &&
   canonicalJson(asked.input) === canonicalJson(input ?? null) &&
-  (answer?.approved === false ||
-    asked.status === "denied" ||
-    asked.context === undefined ||
-    canonicalJson(asked.context) === canonicalJson(shownContext(context).context));
+  isInContext(asked, answer?.approved, context);
 
 export const NO_CALLS: readonly AwaitedCall[] = [];
 

@@ -12,7 +12,7 @@ import type { PartBatch } from "../../plugin/plugin.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { ApprovalClaim } from "../../tools/tool.ts";
 import type { ToolContent } from "../prompt/model-input.ts";
-import { type AgentPart, base64Of, type PartSink, type PendingApproval } from "./parts.ts";
+import { type AgentPart, base64Of, type PartSink, type PendingApproval, type StoredIds } from "./parts.ts";
 
 // Answers of a model in the journal of a run: how they are recorded, and read again.
 
@@ -94,13 +94,14 @@ export class RunWaits extends Error {
 /** How a tool call ended. */
 export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
 
-/** Steps count from 1; what the model has said of calls that wait is that of the step below 0. `texts`: what it has read beside its instructions. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. The last form is an entry of the sub-agent that a call delegated to. */
+/** Steps count from 1; what the model has said of calls that wait is that of the step below 0. `texts`: what it has read beside its instructions. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. `stored`: it rests, and its messages are in the conversation. The last form is an entry of the sub-agent that a call delegated to. */
 export type RunEntry =
   | readonly ["texts", readonly string[]]
   | readonly ["begun", step: number]
   | readonly ["step", step: number, RecordedAnswer]
   | readonly ["result", step: number, ToolAnswer]
   | readonly ["asked", approvalId: string, toolCallId?: string]
+  | readonly ["stored", StoredIds]
   | readonly ["inner", step: number, callId: string, RunEntry];
 
 /** Where the entries of a run go, and what they were before a crash. */
@@ -153,6 +154,8 @@ export class RunRecord {
   readonly results = new Map<string, ToolAnswer>();
   /** What was read for the instructions when the run first began; null where that is not on record. */
   readonly texts: readonly string[] | null;
+  /** The messages that it had stored when it came to rest; null when it has not. */
+  readonly stored: StoredIds | null;
   /** The first step is known by the parts themselves, where nothing comes before it. */
   readonly #firstToNote: number;
   /** While the run does again what readers have seen. */
@@ -163,6 +166,7 @@ export class RunRecord {
     this.journal = journal;
     this.#firstToNote = resumes ? 1 : 2;
     let texts: readonly string[] | null = null;
+    let stored: StoredIds | null = null;
     let isTold = journal.hasStreamed;
     for (const entry of journal.recorded) {
       if (entry[0] === "texts") {
@@ -171,6 +175,7 @@ export class RunRecord {
       }
       isTold = true;
       if (entry[0] === "begun") this.#begun.add(entry[1]);
+      else if (entry[0] === "stored") stored = entry[1];
       else if (entry[0] === "step") this.answers.set(entry[1], entry[2]);
       else if (entry[0] === "asked") {
         this.#asked.add(entry[1]);
@@ -179,6 +184,7 @@ export class RunRecord {
     }
     if (journal.hasStreamed && !resumes) this.#begun.add(1);
     this.texts = texts;
+    this.stored = stored;
     this.#muted = isTold;
   }
 

@@ -260,18 +260,12 @@ function callContext(
 function approvalClaim({ plan, step }: StepCalls, toolCallId: string, brings: CallToRun["brings"]): ApprovalClaim {
   const { record, settings, call } = plan;
   const { userId } = settings.memory;
-  const { agentId } = call;
-  if (record === null) return { kind: "chat", userId, agentId, toolCallId, ...brings };
-  const own = {
-    ...brings,
-    agentId,
-    toolCallId,
-    record,
-    since: record.journal.since,
-    isRepeated: record.answers.get(step) !== undefined,
-  };
-  if (brings !== undefined || record.journal.waitsAt === undefined) return { kind: "chat", userId, ...own };
-  return { kind: "step", userId: userId ?? "", ...record.journal.waitsAt, ...own };
+  const own = { ...brings, agentId: call.agentId, toolCallId };
+  if (record === null) return { kind: "chat", userId, ...own };
+  const { since, waitsAt } = record.journal;
+  const kept = { ...own, record, since, isRepeated: record.answers.has(step) };
+  if (brings !== undefined || waitsAt === undefined) return { kind: "chat", userId, ...kept };
+  return { kind: "step", userId: userId ?? "", ...waitsAt, ...kept };
 }
 
 function unknownToolMessage(plan: RunPlan, name: string): string {

@@ -1,6 +1,7 @@
 /** Stages: what the memories share, including the indexes of semantic search, and the memories of the manifest. */
 
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
+import type { ApprovalRecord } from "../../approvals/record.ts";
 import { approvalPlace } from "../../approvals/rows.ts";
 import { ANONYMOUS, isIsolated } from "../../identity/principal.ts";
 import { messageOf } from "../../lib/errors.ts";
@@ -10,7 +11,9 @@ import type { OnDelete } from "../../memory/domain.ts";
 import { openDomain } from "../../memory/memories.ts";
 import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
 import type { Semantic } from "../../memory/semantic/semantic.ts";
+import { subAgentsOf } from "../../memory/threads.ts";
 import type { Models } from "../../models/models.ts";
+import { runAgentId } from "../../workflows/journal/record.ts";
 import type { Stage } from "./stage.ts";
 
 type DomainNeeds = "manifest" | "approvals" | "store" | "registry" | "host" | "models" | "uses" | "meters" | "options";
@@ -21,13 +24,17 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
 ) => {
   const isolated = isIsolated(manifest);
   const { logger } = options;
-  // Those of agents with another memory are about another conversation of the same id.
-  const isOf = (memory: string, agentId = "") => [memory, false, undefined].includes(manifest.agents[agentId]?.memory);
+  // Those of agents with another memory are about another conversation of the same id. A sub-agent asks in that of the agent above it.
+  const isOf = (memory: string, { agentId = "", runId, workflowId = "" }: ApprovalRecord) => {
+    const id = runId === undefined ? agentId : runAgentId(workflowId);
+    const isBelow = runId === undefined && subAgentsOf(manifest, memory).has(agentId);
+    return isBelow || [memory, false, undefined].includes(manifest.agents[id]?.memory);
+  };
   const onDelete: OnDelete = ({ memory, id, userId }) =>
     approvals.withdrawAt(
       approvalPlace("conversation", id),
       "conversation_deleted",
-      ({ agentId, owner }) => (owner || ANONYMOUS) === userId && isOf(memory, agentId),
+      (asked) => (asked.owner || ANONYMOUS) === userId && isOf(memory, asked),
     );
   const opened = (semantic?: ReadonlyMap<string, Semantic>) => {
     const memoryDomain = openDomain(store, { isolated, logger, onDelete, ...(semantic && { semantic }) });

@@ -88,6 +88,7 @@ const PREFIX = "agent:";
 const ID_PREFIX = "run/";
 
 export const runDefinitionId = (agentId: string): string => PREFIX + agentId;
+export const runAgentId = (definitionId: string): string => definitionId.slice(PREFIX.length);
 export const isRun = (workflowId: string): boolean => workflowId.startsWith(PREFIX);
 /** Whether it is a task of A2A. */
 export const isTask = ({ workflowId, input }: Pick<ExecutionStart, "workflowId" | "input">): boolean =>

@@ -25,8 +25,11 @@ export function compileTool(
     run(call) {
       // A tap cannot suspend its execution.
       const kind = work.tap ? "none" : "step";
-      const running = executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call, kind));
-      return tool.approval === false || !(running instanceof Promise) ? running : running.catch(suspendIfAsked);
+      const origin = new StepOrigin(call, kind);
+      const running = executeTool(tool, cloneJson(input(call.scope)), origin);
+      // A reload may have freed a tool about which somebody is asked.
+      const asks = tool.approval !== false || origin.approval.isRepeated === true;
+      return asks && running instanceof Promise ? running.catch(suspendIfAsked) : running;
     },
     readOnly: tool.readOnly ?? false,
   };
