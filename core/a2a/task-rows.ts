@@ -7,14 +7,12 @@ import {
   taskEntry,
   taskIndex,
   taskKey,
-  taskPushKey,
 } from "../storage/keys.ts";
 import type { Membership } from "../storage/membership.ts";
 import { groupsBelow } from "../storage/ranges.ts";
-import type { Commit, Row, Store } from "../storage/store.ts";
+import type { Row, Store } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
-import { commitEvent, pushCommit } from "./push-rows.ts";
-import { noPushes, noticeRows, withConfig } from "./pushes.ts";
+import { noPushes, PushRows, withConfig } from "./pushes.ts";
 import { isOver, isWorking, type TaskRecord, type TaskState } from "./task.ts";
 
 export interface FoundTask {
@@ -32,6 +30,7 @@ export type IndexValue = [state: TaskState, contextId: string, owner: string, me
 
 export class TaskRows {
   readonly store: Store;
+  readonly pushes: PushRows;
   /** The processes that share the store; null when no other process uses it. */
   readonly membership: Membership | null;
   /** Called when receivers must be notified of a change of a task's status. Null when there are no notifications. */
@@ -41,6 +40,7 @@ export class TaskRows {
   /** @param isolated whether tasks belong to users: then each user has a separate index */
   constructor(store: Store, isolated: boolean, membership: Membership | null = null) {
     this.store = store;
+    this.pushes = new PushRows(store);
     this.membership = membership;
     this.#isolated = isolated;
   }
@@ -66,14 +66,13 @@ export class TaskRows {
     const key = taskKey(agent, task.id);
     const put: [string, string][] = [[key, JSON.stringify(record)], ...this.#pointers(record)];
     const expect: [string, null][] = [[key, null]];
-    if (push !== undefined)
-      put.push(...pushCommit(task.id, undefined, withConfig(noPushes(agent, owner), push, false, 0)).put);
     if (message !== undefined) {
       const [messageKey, content] = message;
       put.push([messageKey, JSON.stringify([task.id, content])]);
       expect.push([messageKey, null]);
     }
-    return this.store.commit({ put, expect });
+    const pushes = push && withConfig(noPushes(agent, owner), push, false, 0);
+    return this.pushes.write(task.id, undefined, pushes, { put, expect });
   }
 
   /** The task that a message has started, and the digest of the message. @param key as in `TaskRecord.message` */
@@ -94,10 +93,10 @@ export class TaskRows {
     const put: [string, string][] = [[key, JSON.stringify(after)], ...this.#pointers(after)];
     const kept = new Set(put.map(([key]) => key));
     const old = this.#pointers(before).flatMap(([key]) => (kept.has(key) ? [] : [key]));
-    const commit: Commit = { put, delete: old, expect: [[key, revision]] };
+    const commit = { put, delete: old, expect: [[key, revision] as const] };
     const isEvent = this.onEvent !== null && task.status !== before.task.status;
     const [changed, isTold] = isEvent
-      ? await commitEvent(this.store, commit, task.id)
+      ? await this.pushes.commitEvent(task.id, commit)
       : [await this.store.commit(commit), false];
     this.store.wake?.(key);
     if (isTold) this.onEvent?.();
@@ -112,25 +111,25 @@ export class TaskRows {
 
   /** @param found rows of the index of all tasks of an agent, none of which has changed since */
   async delete(agent: string, found: readonly Row[]): Promise<void> {
-    const pushes = await this.store.getMany(found.map(({ key }) => taskPushKey(indexedTask(key).task)));
+    const told = await this.pushes.readRows(found);
+    const pushes = told.flatMap((each) => this.pushes.commitOf(each.id, each, undefined).delete);
     await this.store.commit({
-      delete: found.flatMap(({ key, value }, index) => {
-        const { updatedAt, task } = indexedTask(key);
-        const push = pushes[index];
-        const notices = push === undefined ? [] : noticeRows(task, JSON.parse(push.value));
-        const [, , owner, message]: IndexValue = JSON.parse(value);
-        // Deleted even without isolation, because tasks may have belonged to users before.
-        const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
-        return [
-          key,
-          taskKey(agent, task),
-          openTaskKey(task),
-          openTasksOfUser(owner) + task,
-          own,
-          ...(message === undefined ? [] : [message]),
-          ...(push === undefined ? [] : [push.key, ...notices.map(([key]) => key)]),
-        ];
-      }),
+      delete: found
+        .flatMap(({ key, value }) => {
+          const { updatedAt, task } = indexedTask(key);
+          const [, , owner, message]: IndexValue = JSON.parse(value);
+          // Deleted even without isolation, because tasks may have belonged to users before.
+          const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
+          return [
+            key,
+            taskKey(agent, task),
+            openTaskKey(task),
+            openTasksOfUser(owner) + task,
+            own,
+            ...(message === undefined ? [] : [message]),
+          ];
+        })
+        .concat(pushes),
       expect: found.map(({ key, revision }) => [key, revision]),
     });
   }
