@@ -4,7 +4,6 @@ import { PushNotificationNotSupportedError } from "@a2a-js/sdk/errors";
 import { ownerOf, type Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { invalid, quoted, ServiceError } from "../lib/errors.ts";
-import { taskKey } from "../storage/keys.ts";
 import { changeInTurn } from "../storage/store.ts";
 import { taskNotFound } from "./errors.ts";
 import type { Version } from "./params.ts";
@@ -112,7 +111,7 @@ export class PushConfigs {
       // The expected revision ensures that the task has not ended meanwhile, without notifying this receiver.
       const expect = [
         [rows.pushes.key(id), before?.revision ?? null],
-        [taskKey(agent, id), revision],
+        [rows.of(agent).key(id), revision],
       ] as const;
       await rows.pushes.write(id, before, after, { expect });
       if (isTold) pushes.hurry();

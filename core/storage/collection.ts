@@ -4,7 +4,7 @@
  */
 import { systemTime } from "../lib/clock.ts";
 import { Interval } from "../lib/interval.ts";
-import { encodeNumber, encodeShortText, encodeText } from "./keys.ts";
+import { decodeNumber, encodeNumber, encodeShortText, encodeText } from "./keys.ts";
 import { excessBytes, type KindOfRows } from "./memory-shares.ts";
 import { allRows, pagesInBackground, rowsAt } from "./ranges.ts";
 import { type Commit, isVolatile, type Row, type Store, unlessConflict } from "./store.ts";
@@ -31,7 +31,7 @@ interface Kind<T> {
    * such list. Those of more fields come later.
    */
   readonly lists?: readonly (readonly [name: string, ...fields: (keyof T)[]])[];
-  /** The time by which they are in order, in milliseconds since 1970. */
+  /** The time by which they are in order, in milliseconds since 1970; default: that time. */
   orderOf?(record: T): number;
   /** Prefixes of what else leads to it. */
   placesOf?(record: T): readonly string[];
@@ -102,14 +102,14 @@ export class Collection<T extends object> {
   }
 
   async list(filter: Partial<T>, { limit, offset, order }: Page): Promise<T[]> {
-    const range = { prefix: this.#listsOf(filter).at(-1)!, reverse: order === "desc", limit };
+    const range = { prefix: this.listOf(filter), reverse: order === "desc", limit };
     const rows = await rowsAt(this.store, range, offset);
     return (await this.readRows(rows)).map(({ record }) => record);
   }
 
   async count(filter: Partial<T>): Promise<number> {
     let count = 0;
-    const prefix = this.#listsOf(filter).at(-1)!;
+    const prefix = this.listOf(filter);
     for await (const rows of allRows(this.store, { prefix }, ROWS_PER_COUNT)) count += rows.length;
     return count;
   }
@@ -179,10 +179,18 @@ export class Collection<T extends object> {
     };
   }
 
-  /** Removes those whose time is before `time`, in milliseconds since 1970, a page at a time. */
-  async removeBefore(time: number, signal: AbortSignal): Promise<void> {
+  /**
+   * Removes those whose time is before `time`, in milliseconds since 1970, a page at a time.
+   *
+   * @param forget removes those of a page, given the rows of their times; default: with no other row than that
+   */
+  async removeBefore(
+    time: number,
+    signal: AbortSignal,
+    forget: (times: readonly Row[]) => Promise<unknown> = (times) => this.#forget(times),
+  ): Promise<void> {
     const range = this.before(time);
-    for await (const rows of pagesInBackground(this.store, range, ROWS_PER_COMMIT, signal)) await this.#forget(rows);
+    for await (const rows of pagesInBackground(this.store, range, ROWS_PER_COMMIT, signal)) await forget(rows);
   }
 
   async #makeRoom({ room, stays }: Pick<Removal<T>, "room" | "stays">, signal: AbortSignal): Promise<void> {
@@ -208,15 +216,19 @@ export class Collection<T extends object> {
 
   /** The rows that lead to a record. */
   #pointers(id: string, record: T): [key: string, value: string][] {
-    const { times, timeOf, factsOf, orderOf, placesOf } = this.#kind;
+    const { times, timeOf, factsOf, orderOf = timeOf, placesOf } = this.#kind;
     const facts = factsOf === undefined ? "" : JSON.stringify(factsOf(record));
     const time = timeOf(record);
     const pointers: [string, string][] =
       time === Number.POSITIVE_INFINITY ? [] : [[`${times}${encodeNumber(time)}/${id}`, facts]];
-    if (orderOf !== undefined)
-      for (const list of this.#listsOf(record)) pointers.push([`${list}${encodeNumber(orderOf(record))}/${id}`, facts]);
+    for (const list of this.#listsOf(record)) pointers.push([`${list}${encodeNumber(orderOf(record))}/${id}`, facts]);
     if (placesOf !== undefined) for (const place of placesOf(record)) pointers.push([place + id, ""]);
     return pointers;
+  }
+
+  /** What the rows of the narrowest list of records with these values begin with; where there is none, those of all times. */
+  listOf(values: Partial<T>): string {
+    return this.#listsOf(values).at(-1) ?? this.#kind.times;
   }
 
   /** Prefixes of the lists of records with these values, the narrowest last. */
@@ -235,6 +247,9 @@ export class Collection<T extends object> {
 
 /** The record that a row leads to. */
 export const idOfRow = ({ key }: Pick<Row, "key">): string => key.slice(key.lastIndexOf("/") + 1);
+
+/** Where it has that record, in its time or in the order of a list. */
+export const placeOfRow = ({ key }: Pick<Row, "key">): number => decodeNumber(key.split("/").at(-2)!);
 
 export const found = <T>(row: Row): Found<T> => ({
   id: idOfRow(row),
