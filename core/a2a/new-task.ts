@@ -5,10 +5,11 @@ import type { KeptRequest } from "../agents/run-requests.ts";
 import { ownerOf, type Principal, type Requester } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
-import { digestOf, taskMessageKey } from "../storage/keys.ts";
+import { digestOf } from "../storage/keys.ts";
 import type { PushConfig } from "./push-config.ts";
 import type { Message, Part, Task, TaskRecord } from "./task.ts";
 import { newTaskId } from "./task-ids.ts";
+import { taskMessageKey } from "./task-rows.ts";
 
 /** The data of a new task. */
 export interface NewTask {

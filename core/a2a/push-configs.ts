@@ -3,14 +3,13 @@ import type { SendMessageRequest, TaskPushNotificationConfig } from "@a2a-js/sdk
 import { PushNotificationNotSupportedError } from "@a2a-js/sdk/errors";
 import { ownerOf, type Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
-import { CommitConflict, invalid, quoted, ServiceError } from "../lib/errors.ts";
-import { taskKey } from "../storage/keys.ts";
+import { invalid, quoted, ServiceError } from "../lib/errors.ts";
+import { changeInTurn } from "../storage/store.ts";
 import { taskNotFound } from "./errors.ts";
 import type { Version } from "./params.ts";
 import { type PushConfig, readPushConfig, shownConfig } from "./push-config.ts";
-import { changePushes, readPushes } from "./push-rows.ts";
 import type { PushSender } from "./push-sender.ts";
-import { noPushes, type Pushes, withConfig, withoutConfig } from "./pushes.ts";
+import { noPushes, withConfig } from "./pushes.ts";
 import { isWorking } from "./task.ts";
 import type { FoundTask } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
@@ -49,15 +48,8 @@ export class PushConfigs {
     return read;
   }
 
-  /** Sets the configuration from a message to a task. */
-  async set(task: string, push: (task: string) => PushConfig): Promise<void> {
-    await this.#set(await this.#own(task), push(task));
-  }
-
   async create(given: TaskPushNotificationConfig, version: Version): Promise<TaskPushNotificationConfig> {
-    const found = await this.#own(given.taskId);
-    const config = this.#read(given, given.taskId, version, PLACES[version][1]);
-    await this.#set(found, config);
+    const config = await this.set(given.taskId, (task) => this.#read(given, task, version, PLACES[version][1]));
     return shownConfig(given.taskId, config);
   }
 
@@ -70,16 +62,17 @@ export class PushConfigs {
 
   async list(task: string) {
     await this.#own(task);
-    const pushes = await readPushes(this.#source.tasks.rows.store, task);
-    return { configs: (pushes?.pushes ?? []).map(({ config }) => shownConfig(task, config)), nextPageToken: "" };
+    const found = await this.#source.tasks.rows.pushes.read(task);
+    return { configs: (found?.record.pushes ?? []).map(({ config }) => shownConfig(task, config)), nextPageToken: "" };
   }
 
   /** Deletes a configuration. One that does not exist counts as deleted. */
   async delete(task: string, id: string): Promise<void> {
     await this.#own(task);
-    await changePushes(this.#source.tasks.rows.store, task, (before) =>
-      before === null ? undefined : withoutConfig(before, id || task),
-    );
+    await this.#source.tasks.rows.pushes.change(task, (before) => ({
+      ...before,
+      pushes: before.pushes.filter(({ config }) => config.id !== (id || task)),
+    }));
   }
 
   #read(given: TaskPushNotificationConfig, task: string, version: Version, place: string): PushConfig {
@@ -99,27 +92,31 @@ export class PushConfigs {
     return found;
   }
 
-  async #set(found: FoundTask, config: PushConfig): Promise<void> {
+  /** Sets a configuration of a task. */
+  set(id: string, push: (task: string) => PushConfig): Promise<PushConfig> {
     const { tasks, pushes } = this.#source;
-    const { agent, owner, task } = found.record;
     const { perTask } = pushes;
-    const isTold = !isWorking(task);
-    const change = (before: Pushes | null) => {
-      const others = before?.pushes.filter((push) => push.config.id !== config.id) ?? [];
-      if (others.length >= perTask)
+    const { rows } = tasks;
+    return changeInTurn("who is told of the task", async () => {
+      const { record, revision } = await this.#own(id);
+      const { agent, owner, task } = record;
+      const config = push(id);
+      const before = await rows.pushes.read(id);
+      const isTold = !isWorking(task);
+      const after = withConfig(before?.record ?? noPushes(agent, owner), config, isTold, systemTime());
+      if (after.pushes.length > perTask)
         throw invalid(
-          `task ${task.id} has ${perTask} push notification configurations, which is server.push.perTask: delete one, or give the id of the one to replace`,
+          `task ${id} has ${perTask} push notification configurations, which is server.push.perTask: delete one, or give the id of the one to replace`,
         );
-      return withConfig(before ?? noPushes(agent, owner), config, isTold, systemTime());
-    };
-    try {
       // The expected revision ensures that the task has not ended meanwhile, without notifying this receiver.
-      await changePushes(tasks.rows.store, task.id, change, [[taskKey(agent, task.id), found.revision]]);
-    } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
-      return this.#set(await this.#own(task.id), config);
-    }
-    if (isTold) pushes.hurry();
+      const expect = [
+        [rows.pushes.key(id), before?.revision ?? null],
+        [rows.of(agent).key(id), revision],
+      ] as const;
+      await rows.pushes.write(id, before, after, { expect });
+      if (isTold) pushes.hurry();
+      return config;
+    });
   }
 }
 

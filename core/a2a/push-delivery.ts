@@ -8,7 +8,6 @@ import { calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK
 import type { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import { leave } from "../outbound/body.ts";
 import { GuardedClient } from "../outbound/guarded-client.ts";
-import { PUSH_SIGNING_KEY } from "../storage/keys.ts";
 import { type Store, unlessConflict } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
 import type { Task } from "./task.ts";
@@ -17,6 +16,7 @@ import type { Task } from "./task.ts";
    processes on it sign with the same key, which receivers find at one place.
  */
 
+const SIGNING_KEY = "a2k/";
 const ALGORITHM = "ES256";
 /** How long a notification is valid: receivers reject an older one as a replay. */
 const LIFETIME_SECONDS = 300;
@@ -68,13 +68,13 @@ class PushSigner {
   }
 
   async #load(): Promise<SigningKey> {
-    const row = await this.#store.get(PUSH_SIGNING_KEY);
+    const row = await this.#store.get(SIGNING_KEY);
     if (row !== undefined) return JSON.parse(row.value);
     const { privateKey } = await generateKeyPair(ALGORITHM, { extractable: true });
     const jwk = await exportJWK(privateKey);
     const key = { ...jwk, kid: await calculateJwkThumbprint(jwk) };
-    const put = [[PUSH_SIGNING_KEY, JSON.stringify(key)]] as const;
-    const isFirst = await unlessConflict(this.#store.commit({ put, expect: [[PUSH_SIGNING_KEY, null]] }));
+    const put = [[SIGNING_KEY, JSON.stringify(key)]] as const;
+    const isFirst = await unlessConflict(this.#store.commit({ put, expect: [[SIGNING_KEY, null]] }));
     // If another process was first, its key is used.
     return isFirst ? key : this.#load();
   }

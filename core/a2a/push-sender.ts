@@ -11,23 +11,13 @@ import { backOff } from "../lib/retry.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
-import { TASK_NOTICES, taskNoticesBefore, taskOfNotice } from "../storage/keys.ts";
+import { idOfRow } from "../storage/collection.ts";
 import { nameProcess } from "../storage/membership.ts";
 import { Orphans } from "../storage/orphans.ts";
 import { allRows } from "../storage/ranges.ts";
 import { type Row, removeUnchanged } from "../storage/store.ts";
 import type { PushDelivery } from "./push-delivery.ts";
-import { changePushes, readPushes } from "./push-rows.ts";
-import {
-  duePushes,
-  type NoticeValue,
-  type Pending,
-  type Push,
-  type Pushes,
-  withClaim,
-  withoutClaim,
-  withTry,
-} from "./pushes.ts";
+import { duePushes, type NoticeValue, type Pending, type Push, TASK_NOTICES, withoutClaim, withTry } from "./pushes.ts";
 import type { Task, TaskRecord } from "./task.ts";
 import type { TaskRows } from "./task-rows.ts";
 
@@ -142,9 +132,9 @@ export class PushSender {
     this.#options.logger.warn({ err: error }, `push notifications could not be looked through: ${messageOf(error)}`);
   }
 
-  async #recover({ key }: Row, process: string): Promise<void> {
-    await changePushes(this.#rows.store, taskOfNotice(key), (before) =>
-      before?.claim?.process === process ? withoutClaim(before) : undefined,
+  async #recover(notice: Row, process: string): Promise<void> {
+    await this.#rows.pushes.change(idOfRow(notice), (before) =>
+      before.claim?.process === process ? withoutClaim(before) : undefined,
     );
     this.hurry();
   }
@@ -154,11 +144,7 @@ export class PushSender {
     if (!this.isEnabled) return;
     const after = this.#lookedUntil;
     this.#lookedUntil = undefined;
-    const range = {
-      prefix: TASK_NOTICES,
-      before: taskNoticesBefore(systemTime() + 1),
-      ...(after !== undefined && { after }),
-    };
+    const range = { ...this.#rows.pushes.before(systemTime() + 1), ...(after !== undefined && { after }) };
     let read = 0;
     for await (const rows of allRows(this.#rows.store, range, ROWS_PER_READ)) {
       for (const row of rows) {
@@ -174,7 +160,7 @@ export class PushSender {
   }
 
   #begin(row: Row): void {
-    const task = taskOfNotice(row.key);
+    const task = idOfRow(row);
     const [, owner] = JSON.parse(row.value) as NoticeValue;
     if (this.#owners.has(task)) return;
     const own = owner === "" ? 0 : [...this.#owners.values()].filter((each) => each === owner).length;
@@ -194,22 +180,22 @@ export class PushSender {
   }
 
   async #tell(id: string, row: Row): Promise<void> {
-    const { store } = this.#rows;
+    const { store, pushes } = this.#rows;
     const { timeout } = this.#options.settings();
     const now = systemTime();
-    const claimed = await changePushes(store, id, (before) => {
-      if (before === null || (before.claim !== undefined && before.claim.until > now)) return undefined;
+    const claimed = await pushes.change(id, (before) => {
+      if (before.claim !== undefined && before.claim.until > now) return undefined;
       const rounds = Math.ceil(before.pushes.length / MAX_RECEIVERS_AT_ONCE);
-      return withClaim(before, this.#process, now + timeout * rounds + CLAIM_RESERVE_MS);
+      return { ...before, claim: { process: this.#process, until: now + timeout * rounds + CLAIM_RESERVE_MS } };
     });
     if (claimed === undefined) {
       // Another process was first, or the task no longer exists: then the row is orphaned.
-      if ((await readPushes(store, id)) === null) await removeUnchanged(store, row);
+      if ((await pushes.read(id)) === undefined) await removeUnchanged(store, row);
       return;
     }
     const found = await this.#rows.read(claimed.agent, id);
     if (found === undefined) {
-      await changePushes(store, id, (before) => (before === null ? undefined : { ...before, pushes: [] }));
+      await pushes.change(id, (before) => ({ ...before, pushes: [] }));
       return;
     }
     // Where its run is gone, the receiver is told at least how it stands.
@@ -217,7 +203,12 @@ export class PushSender {
     const turns = createTurns(MAX_RECEIVERS_AT_ONCE);
     const due = duePushes(claimed, now);
     const outcomes = await Promise.all(due.map((push) => turns(() => this.#try(push, task))));
-    const settled = await changePushes(store, id, (before) => settle(before, due, outcomes));
+    const settled = await pushes.change(id, (before) =>
+      due.reduce(
+        (now, { config, pending }, index) => withTry(now, config.id, pending!, outcomes[index]!),
+        withoutClaim(before),
+      ),
+    );
     if (settled !== undefined && duePushes(settled, systemTime()).length > 0) this.hurry();
   }
 
@@ -260,16 +251,4 @@ export class PushSender {
     );
     return this.#delivery;
   }
-}
-
-function settle(
-  before: Pushes | null,
-  due: readonly Push[],
-  outcomes: readonly (Pending | null)[],
-): Pushes | undefined {
-  if (before === null) return undefined;
-  return due.reduce(
-    (pushes, { config, pending }, index) => withTry(pushes, config.id, pending!, outcomes[index]!),
-    withoutClaim(before),
-  );
 }

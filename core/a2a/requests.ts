@@ -30,7 +30,8 @@ import type { RunCall } from "../agents/run/caller.ts";
 import { ownerOf, type Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventSink } from "../lib/event-sink.ts";
-import { indexedTask, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
+import { idOfRow, placeOfRow } from "../storage/collection.ts";
+import { encodeNumber } from "../storage/keys.ts";
 import { allRows, inTurn, Watch } from "../storage/ranges.ts";
 import type { Row } from "../storage/store.ts";
 import { a2aError, taskNotFound } from "./errors.ts";
@@ -79,18 +80,18 @@ export async function listTasks(
   query: TaskListQuery,
   principal: Principal,
 ): Promise<TaskPage> {
-  const prefix = taskIndex(agent, principal.isolated ? ownerOf(principal) : undefined);
+  const prefix = tasks.rows.of(agent).listOf(principal.isolated ? { owner: ownerOf(principal) } : {});
   const from = query.pageToken === "" ? undefined : prefix + parsePageToken(query.pageToken);
   const { pageSize } = query;
   let totalSize = 0;
-  const keys: string[] = [];
-  for await (const { key, value } of newestFirst(tasks, prefix)) {
-    if (query.after !== undefined && indexedTask(key).updatedAt <= query.after) break;
-    const [state, contextId]: IndexValue = JSON.parse(value);
+  const rows: Row[] = [];
+  for await (const row of newestFirst(tasks, prefix)) {
+    if (query.after !== undefined && placeOfRow(row) <= query.after) break;
+    const [state, contextId]: IndexValue = JSON.parse(row.value);
     if (query.state !== undefined && state !== query.state) continue;
     if (query.contextId !== undefined && contextId !== query.contextId) continue;
     totalSize++;
-    if ((from === undefined || key < from) && keys.length <= pageSize) keys.push(key);
+    if ((from === undefined || row.key < from) && rows.length <= pageSize) rows.push(row);
   }
   const found: Task[] = [];
   let size = 0;
@@ -104,11 +105,11 @@ export async function listTasks(
     size += seen.size + charactersOf(shown.artifacts);
   };
   let taken = 0;
-  while (taken < Math.min(keys.length, pageSize) && size < MAX_PAGE_CHARACTERS) {
-    const { task } = indexedTask(keys[taken++]!);
-    await inTurn(() => read(task));
+  while (taken < Math.min(rows.length, pageSize) && size < MAX_PAGE_CHARACTERS) {
+    const id = idOfRow(rows[taken++]!);
+    await inTurn(() => read(id));
   }
-  const nextPageToken = keys.length > taken ? pageToken(keys[taken - 1]!) : "";
+  const nextPageToken = rows.length > taken ? pageToken(rows[taken - 1]!) : "";
   return { tasks: found, nextPageToken, pageSize, totalSize };
 }
 
@@ -121,15 +122,12 @@ async function* newestFirst({ rows: { store } }: Findable, prefix: string): Asyn
   }
 }
 
-function pageToken(key: string): string {
-  const { updatedAt, task } = indexedTask(key);
-  return Buffer.from(`${updatedAt}/${task}`).toString("base64url");
-}
+const pageToken = (row: Row): string => Buffer.from(`${placeOfRow(row)}/${idOfRow(row)}`).toString("base64url");
 
 function parsePageToken(token: string): string {
   const [updatedAt = "", task = ""] = Buffer.from(token, "base64url").toString().split("/");
   if (!/^\d{1,13}$/.test(updatedAt) || !isTaskId(task)) throw invalid("params.pageToken must be one that a list gave");
-  return taskEntry(Number(updatedAt), task);
+  return `${encodeNumber(Number(updatedAt))}/${task}`;
 }
 
 /* The events of a task, for clients that stream it. */
@@ -151,7 +149,7 @@ async function* followTask(tasks: Tasks, found: TaskRecord, signal: AbortSignal)
   const { agent, task } = found;
   const output = await tasks.output(found);
   if (output === undefined) return;
-  const watch = new Watch(tasks.rows.store, taskKey(agent, task.id));
+  const watch = new Watch(tasks.rows.store, tasks.rows.of(agent).key(task.id));
   let now = found;
   let hasLeft = false;
   const reader: Partial<EventSink> = {

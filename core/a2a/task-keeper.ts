@@ -3,18 +3,18 @@ import type { Logger } from "pino";
 import { systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { indexedTask, OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
+import { idOfRow, placeOfRow } from "../storage/collection.ts";
 import { excessBytes } from "../storage/memory-shares.ts";
 import { Orphans } from "../storage/orphans.ts";
-import { allRows, pagesInBackground } from "../storage/ranges.ts";
-import { isVolatile, type Row, removeUnchanged, unlessConflict } from "../storage/store.ts";
+import { allRows } from "../storage/ranges.ts";
+import { isVolatile, type Row, removeUnchanged } from "../storage/store.ts";
 import type { TaskState } from "./task.ts";
-import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
+import { type IndexValue, OPEN_TASKS, parseTaskLease, type TaskRows } from "./task-rows.ts";
 
 const ROUND_INTERVAL_MS = 60_000;
 /** Pause between two checks of the bytes of tasks in memory. */
 const SURPLUS_INTERVAL_MS = 1_000;
-const ROWS_PER_COMMIT = 100;
+const ROWS_PER_READ = 100;
 const OPEN_STATES: ReadonlySet<TaskState> = new Set(["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]);
 
 interface TaskKeeperOptions {
@@ -73,30 +73,27 @@ export class TaskKeeper {
   }
 
   async #takeUp(lease: Row): Promise<void> {
-    const isOpen = await this.#options.takeUp(parseTaskLease(lease.value).agent, openTask(lease.key));
+    const isOpen = await this.#options.takeUp(parseTaskLease(lease.value).agent, idOfRow(lease));
     if (!isOpen) await removeUnchanged(this.#rows.store, lease);
   }
 
   /** Deletes tasks that last changed before `time` (milliseconds since 1970), a page at a time. */
   async forget(time: number): Promise<void> {
-    for await (const agent of this.#rows.agents()) {
-      const prefix = taskIndex(agent);
-      const range = { prefix, before: prefix + taskEntry(time, "") };
-      for await (const old of pagesInBackground(this.#rows.store, range, ROWS_PER_COMMIT, this.#rounds.signal)) {
-        // A task that has not ended is kept, however old it is.
-        const over = old.filter(({ value }) => !OPEN_STATES.has((JSON.parse(value) as IndexValue)[0]));
-        if (over.length > 0) await unlessConflict(this.#rows.delete(agent, over));
-      }
-    }
+    // A task that has not ended is kept, however old it is.
+    const isOld = ({ value }: Row) => !OPEN_STATES.has((JSON.parse(value) as IndexValue)[0]);
+    for await (const agent of this.#rows.agents())
+      await this.#rows
+        .of(agent)
+        .removeBefore(time, this.#rounds.signal, (found) => this.#rows.delete(agent, found.filter(isOld)));
   }
 
   async #round(): Promise<void> {
     await this.#orphans.look();
     // Their runs may have come to rest while the store was away.
-    for await (const leases of allRows(this.#rows.store, { prefix: OPEN_TASKS }, ROWS_PER_COMMIT))
+    for await (const leases of allRows(this.#rows.store, { prefix: OPEN_TASKS }, ROWS_PER_READ))
       for (const lease of leases)
         if (parseTaskLease(lease.value).process === this.#rows.membership?.name) await this.#takeUp(lease);
-    await this.forget(Math.max(0, systemTime() - this.#options.retention));
+    await this.forget(systemTime() - this.#options.retention);
   }
 }
 
@@ -110,7 +107,7 @@ export async function removeSurplusTasks(rows: TaskRows, signal: AbortSignal): P
     before = left;
     for (const { agent, row } of await oldestTasks(rows)) {
       if (signal.aborted || excess() <= 0) return;
-      await unlessConflict(rows.delete(agent, [row]));
+      await rows.delete(agent, [row]);
     }
   }
 }
@@ -119,9 +116,9 @@ async function oldestTasks(rows: TaskRows): Promise<{ agent: string; row: Row }[
   const found: { agent: string; row: Row; updatedAt: number }[] = [];
   for await (const agent of rows.agents()) {
     // Running tasks may be the oldest for long: later pages have those that can be removed.
-    for await (const page of allRows(rows.store, { prefix: taskIndex(agent) }, TASKS_PER_LOOK)) {
+    for await (const page of allRows(rows.store, { prefix: rows.of(agent).listOf({}) }, TASKS_PER_LOOK)) {
       const idle = page.filter(({ value }) => (JSON.parse(value) as IndexValue)[0] !== "TASK_STATE_WORKING");
-      found.push(...idle.map((row) => ({ agent, row, updatedAt: indexedTask(row.key).updatedAt })));
+      found.push(...idle.map((row) => ({ agent, row, updatedAt: placeOfRow(row) })));
       if (idle.length > 0) break;
     }
   }

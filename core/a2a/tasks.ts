@@ -20,7 +20,7 @@ import { UserBound } from "../lib/user-bound.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
 import { isStoreUnavailable } from "../storage/away.ts";
-import { digestOf, taskMessageKey } from "../storage/keys.ts";
+import { digestOf } from "../storage/keys.ts";
 import { changeInTurn, isShared, unlessConflict } from "../storage/store.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/record.ts";
@@ -40,7 +40,7 @@ import {
   withAnswer,
 } from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
-import type { FoundTask, TaskRows } from "./task-rows.ts";
+import { type FoundTask, type TaskRows, taskMessageKey } from "./task-rows.ts";
 
 /* Reads the message with which the client of a task answers the approvals that its agent needs. */
 
@@ -182,7 +182,7 @@ export class Tasks {
       if (typeof stored !== "number") return stored;
       if (run === undefined) return await this.#end(record, endingForError(refused, call));
       await run.kept.start().catch(async (error) => {
-        if ((await this.#standing(record)) === undefined) await unlessConflict(this.rows.remove(record, stored));
+        if ((await this.#standing(record)) === undefined) await this.rows.remove(record, stored);
         throw error;
       });
       return record;

@@ -4,7 +4,7 @@
  */
 import { systemTime } from "../lib/clock.ts";
 import { Interval } from "../lib/interval.ts";
-import { encodeNumber, encodeShortText, encodeText } from "./keys.ts";
+import { decodeNumber, encodeNumber, encodeShortText, encodeText } from "./keys.ts";
 import { excessBytes, type KindOfRows } from "./memory-shares.ts";
 import { allRows, pagesInBackground, rowsAt } from "./ranges.ts";
 import { type Commit, isVolatile, type Row, type Store, unlessConflict } from "./store.ts";
@@ -22,14 +22,16 @@ interface Kind<T> {
   readonly prefix: string;
   /** What the key of its row of time begins with. */
   readonly times: string;
-  /** That time, in milliseconds since 1970: when there is something to do with the record. */
+  /** That time, in milliseconds since 1970: when there is something to do with the record. `Infinity`: it has no such row. */
   timeOf(record: T): number;
+  /** What the rows of its time and its lists say of it. */
+  factsOf?(record: T): readonly unknown[];
   /**
    * Its lists: what their keys begin with, and the fields that the records of one have in common. A record without one of these is in no
    * such list. Those of more fields come later.
    */
   readonly lists?: readonly (readonly [name: string, ...fields: (keyof T)[]])[];
-  /** The time by which they are in order, in milliseconds since 1970. */
+  /** The time by which they are in order, in milliseconds since 1970; default: that time. */
   orderOf?(record: T): number;
   /** Prefixes of what else leads to it. */
   placesOf?(record: T): readonly string[];
@@ -96,28 +98,32 @@ export class Collection<T extends object> {
 
   /** Those that the rows of a list or a place name. */
   readRows(rows: readonly Row[]): Promise<Found<T>[]> {
-    return this.readMany(rows.map(idOf));
+    return this.readMany(rows.map(idOfRow));
   }
 
   async list(filter: Partial<T>, { limit, offset, order }: Page): Promise<T[]> {
-    const range = { prefix: this.#listsOf(filter).at(-1)!, reverse: order === "desc", limit };
+    const range = { prefix: this.listOf(filter), reverse: order === "desc", limit };
     const rows = await rowsAt(this.store, range, offset);
     return (await this.readRows(rows)).map(({ record }) => record);
   }
 
   async count(filter: Partial<T>): Promise<number> {
     let count = 0;
-    const prefix = this.#listsOf(filter).at(-1)!;
+    const prefix = this.listOf(filter);
     for await (const rows of allRows(this.store, { prefix }, ROWS_PER_COUNT)) count += rows.length;
     return count;
   }
 
+  /** The rows of times before `time`, in milliseconds since 1970. */
+  before(time: number): { prefix: string; before: string } {
+    const { times: prefix } = this.#kind;
+    return { prefix, before: prefix + encodeNumber(Math.max(0, time)) };
+  }
+
   /** A page of those whose time has come by `now`, the earliest first. */
   async due(now: number): Promise<Due<T>[]> {
-    const { times } = this.#kind;
-    const before = times + encodeNumber(now + 1);
-    const rows = await this.store.scan({ prefix: times, before, limit: RECORDS_PER_PAGE });
-    const timeOf = new Map(rows.map((row) => [idOf(row), row]));
+    const rows = await this.store.scan({ ...this.before(now + 1), limit: RECORDS_PER_PAGE });
+    const timeOf = new Map(rows.map((row) => [idOfRow(row), row]));
     return (await this.readMany([...timeOf.keys()])).map((each) => ({ ...each, time: timeOf.get(each.id)! }));
   }
 
@@ -133,19 +139,27 @@ export class Collection<T extends object> {
     id: string,
     before: Pick<Found<T>, "record" | "revision"> | undefined,
     after: T | undefined,
+    more?: Commit,
+    text?: string,
+  ): Promise<number> {
+    return this.store.commit(this.commitOf(id, before, after, more, text));
+  }
+
+  /** What `write` commits. */
+  commitOf(
+    id: string,
+    before: Pick<Found<T>, "record" | "revision"> | undefined,
+    after: T | undefined,
     { put = [], delete: removed = [], expect = [[this.key(id), before?.revision ?? null]] }: Commit = {},
     text = JSON.stringify(after),
-  ): Promise<number> {
+  ): Required<Pick<Commit, "put" | "delete" | "expect">> {
+    const key = this.key(id);
     const old = before === undefined ? [] : this.#pointers(id, before.record);
     const next = after === undefined ? [] : this.#pointers(id, after);
-    const gone = old.filter((pointer) => !next.includes(pointer));
-    const rows = next.filter((pointer) => !old.includes(pointer)).map((pointer) => [pointer, ""] as const);
-    const key = this.key(id);
-    return this.store.commit(
-      after === undefined
-        ? { put, delete: [key, ...gone, ...removed], expect }
-        : { put: [[key, text], ...rows, ...put], delete: [...gone, ...removed], expect },
-    );
+    const gone = old.flatMap(([key]) => (next.some(([same]) => same === key) ? [] : [key]));
+    const rows = next.filter(([key, value]) => !old.some(([same, said]) => same === key && said === value));
+    if (after !== undefined) return { put: [[key, text], ...rows, ...put], delete: [...gone, ...removed], expect };
+    return { put, delete: [...(before === undefined ? [] : [key]), ...gone, ...removed], expect };
   }
 
   /** The work that removes them when they are too old, and in `memory:` when they take more than their room. */
@@ -165,11 +179,18 @@ export class Collection<T extends object> {
     };
   }
 
-  /** Removes those whose time is before `time`, in milliseconds since 1970, a page at a time. */
-  async removeBefore(time: number, signal: AbortSignal): Promise<void> {
-    const { times: prefix } = this.#kind;
-    const range = { prefix, before: prefix + encodeNumber(Math.max(0, time)) };
-    for await (const rows of pagesInBackground(this.store, range, ROWS_PER_COMMIT, signal)) await this.#forget(rows);
+  /**
+   * Removes those whose time is before `time`, in milliseconds since 1970, a page at a time.
+   *
+   * @param forget removes those of a page, given the rows of their times; default: with no other row than that
+   */
+  async removeBefore(
+    time: number,
+    signal: AbortSignal,
+    forget: (times: readonly Row[]) => Promise<unknown> = (times) => this.#forget(times),
+  ): Promise<void> {
+    const range = this.before(time);
+    for await (const rows of pagesInBackground(this.store, range, ROWS_PER_COMMIT, signal)) await forget(rows);
   }
 
   async #makeRoom({ room, stays }: Pick<Removal<T>, "room" | "stays">, signal: AbortSignal): Promise<void> {
@@ -178,7 +199,7 @@ export class Collection<T extends object> {
       const { times: prefix } = this.#kind;
       for await (const rows of pagesInBackground(this.store, { prefix }, ROWS_PER_COMMIT, signal))
         for (const time of rows) {
-          const found = await this.read(idOf(time));
+          const found = await this.read(idOfRow(time));
           if (found !== undefined && stays(found, isFirst)) continue;
           await this.#forget([time]);
           if (excessBytes(this.store, room) <= 0) return;
@@ -188,19 +209,26 @@ export class Collection<T extends object> {
 
   /** @param times one that has another time by now stays */
   async #forget(times: readonly Row[]): Promise<void> {
-    const removed = times.flatMap((time) => [time.key, this.key(idOf(time))]);
+    const removed = times.flatMap((time) => [time.key, this.key(idOfRow(time))]);
     const expect = times.map(({ key, revision }) => [key, revision] as const);
     await unlessConflict(this.store.commit({ delete: removed, expect }));
   }
 
-  /** The keys of the rows that lead to a record. */
-  #pointers(id: string, record: T): string[] {
-    const { times, timeOf, orderOf, placesOf } = this.#kind;
-    const pointers = [`${times}${encodeNumber(timeOf(record))}/${id}`];
-    if (orderOf !== undefined)
-      for (const list of this.#listsOf(record)) pointers.push(`${list}${encodeNumber(orderOf(record))}/${id}`);
-    if (placesOf !== undefined) for (const place of placesOf(record)) pointers.push(place + id);
+  /** The rows that lead to a record. */
+  #pointers(id: string, record: T): [key: string, value: string][] {
+    const { times, timeOf, factsOf, orderOf = timeOf, placesOf } = this.#kind;
+    const facts = factsOf === undefined ? "" : JSON.stringify(factsOf(record));
+    const time = timeOf(record);
+    const pointers: [string, string][] =
+      time === Number.POSITIVE_INFINITY ? [] : [[`${times}${encodeNumber(time)}/${id}`, facts]];
+    for (const list of this.#listsOf(record)) pointers.push([`${list}${encodeNumber(orderOf(record))}/${id}`, facts]);
+    if (placesOf !== undefined) for (const place of placesOf(record)) pointers.push([place + id, ""]);
     return pointers;
+  }
+
+  /** What the rows of the narrowest list of records with these values begin with; where there is none, those of all times. */
+  listOf(values: Partial<T>): string {
+    return this.#listsOf(values).at(-1) ?? this.#kind.times;
   }
 
   /** Prefixes of the lists of records with these values, the narrowest last. */
@@ -217,10 +245,14 @@ export class Collection<T extends object> {
   }
 }
 
-const idOf = ({ key }: Row): string => key.slice(key.lastIndexOf("/") + 1);
+/** The record that a row leads to. */
+export const idOfRow = ({ key }: Pick<Row, "key">): string => key.slice(key.lastIndexOf("/") + 1);
+
+/** Where it has that record, in its time or in the order of a list. */
+export const placeOfRow = ({ key }: Pick<Row, "key">): number => decodeNumber(key.split("/").at(-2)!);
 
 export const found = <T>(row: Row): Found<T> => ({
-  id: idOf(row),
+  id: idOfRow(row),
   record: JSON.parse(row.value),
   revision: row.revision,
   size: row.value.length,

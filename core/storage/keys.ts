@@ -1,5 +1,5 @@
 /**
- * The layouts of keys; those of approvals, responses, replies and histories stand in their rooms. A key is parts joined by `/`; the first
+ * The layouts of keys; those of approvals, responses, replies, histories and tasks stand in their rooms. A key is parts joined by `/`; the first
  * part names the table. `NAME` below stands for `encodeText(name)`, `#` for `encodeNumber(n)`; values are JSON.
  *
  *   b/USER                          counter of a user's bytes in conversations, executions and working memory
@@ -44,12 +44,6 @@
  *   tl/#second/SEGMENT              a segment with spans that began in that second, long before it was sealed
  *   tf/TRACE/SEGMENT                a segment with spans of a trace whose id came from a caller, and so encodes no time
  *   n/t/WHAT                        counters: traces, spans, and characters of them
- *   a2/AGENT/TASK                   -> a task of A2A: its owner, times and state
- *   a2i/AGENT/#updatedAt/TASK       -> [state, context]; the agent's tasks by their last change
- *   a2u/AGENT/USER/#updatedAt/TASK  -> the same of one user, where stored objects belong to users
- *   a2o/TASK                        -> a running task: its agent, and its process
- *   a2m/MESSAGE                     -> the task that began with a message, by a digest of its id
- *   a2p/USER/TASK                   a task of a user that has not ended
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -298,28 +292,6 @@ export const keyvEndsBefore = (time: number) => `kx/${encodeNumber(time)}`;
 export const keyvEnd = (expires: number, namespace: string, key: string) =>
   `kx/${encodeNumber(expires)}/${encodeText(namespace)}/${encodeText(key)}`;
 
-/** Prefix of the rows of all tasks. */
-export const TASKS = "a2/";
-export const taskKey = (agent: string, task: string) => `a2/${encodeText(agent)}/${encodeText(task)}`;
-/** Prefix of an agent's tasks by their last change: of all, or of one user. */
-export const taskIndex = (agent: string, user?: string) =>
-  user === undefined ? `a2i/${encodeText(agent)}/` : `a2u/${encodeText(agent)}/${encodeText(user)}/`;
-/** Prefix of the task indexes of all agents, whose ids need no encoding. */
-export const TASK_INDEXES = "a2i/";
-/** The rest of a row of either index; its first part alone sorts before all rows of that time. */
-export const taskEntry = (updatedAt: number, task: string) => `${encodeNumber(updatedAt)}/${encodeText(task)}`;
-/** The time and the task of a row of either index. Ids of tasks need no decoding. */
-export function indexedTask(key: string): { updatedAt: number; task: string } {
-  const [updatedAt, task] = key.split("/").slice(-2) as [string, string];
-  return { updatedAt: decodeNumber(updatedAt), task };
-}
-export const OPEN_TASKS = "a2o/";
-export const openTaskKey = (task: string) => `a2o/${encodeText(task)}`;
-export const openTask = (key: string) => key.slice(OPEN_TASKS.length);
-export const taskMessageKey = (digest: string) => `a2m/${digest}`;
-/** Prefix of the tasks of a user that have not ended. */
-export const openTasksOfUser = (user: string) => `a2p/${encodeText(user)}/`;
-
 export const EXECUTION_SEQUENCE = "s/execution";
 /** Prefix of the rows of all executions but those of running ones. */
 export const EXECUTIONS = "x/";
@@ -385,23 +357,3 @@ export const foreignRows = (traceId: string) => `tf/${traceId}/`;
 export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
 export const segmentFromForeignKey = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
 export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;
-
-/*
- * Keys of push notifications of A2A tasks.
- *
- *   a2c/TASK        -> who is told of a task: push configurations, and what they have not taken yet (a2a/pushes.ts)
- *   a2n/#due/TASK   -> [agent, owner, process]; tasks that somebody is to be told of, by when
- *   a2k/            -> the key that signs what they are told
- */
-
-/** Prefix of the push configurations of all tasks. */
-export const TASK_PUSHES = "a2c/";
-export const taskPushKey = (task: string) => `a2c/${encodeText(task)}`;
-/** Prefix of the tasks that somebody is to be told of. */
-export const TASK_NOTICES = "a2n/";
-export const taskNoticeKey = (due: number, task: string) => `a2n/${encodeNumber(due)}/${encodeText(task)}`;
-/** Those that are due before `time`, in milliseconds since 1970, sort before this. */
-export const taskNoticesBefore = (time: number) => `a2n/${encodeNumber(time)}`;
-/** The task of one of these rows. Ids of tasks need no decoding. */
-export const taskOfNotice = (key: string): string => key.split("/")[2]!;
-export const PUSH_SIGNING_KEY = "a2k/";

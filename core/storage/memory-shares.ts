@@ -3,7 +3,7 @@
  * it that much, and keeps its share whatever they do. The shares add up to the room: when no kind is over its limit, all of them together
  * fit into it.
  */
-import { CONVERSATION_SPACES, EXECUTIONS, SEGMENTS, TASK_PUSHES, TASKS } from "./keys.ts";
+import { CONVERSATION_SPACES, EXECUTIONS, SEGMENTS } from "./keys.ts";
 import type { Store } from "./store.ts";
 
 const MIB = 1024 * 1024;
@@ -24,7 +24,7 @@ const KINDS = {
     share: 10 * MIB,
     most: ROOM,
   },
-  tasks: { spaces: [TASKS, TASK_PUSHES, "a2i/", "a2u/"], share: 5 * MIB, most: 16 * MIB },
+  tasks: { spaces: ["a2/", "a2c/", "a2i/", "a2u/"], share: 5 * MIB, most: 16 * MIB },
   traces: { spaces: [SEGMENTS, "td/", "tl/", "tf/"], share: 4 * MIB, most: 16 * MIB },
   /** Replies to requests with an Idempotency-Key. */
   replies: { spaces: ["it/", "ik/"], share: 4 * MIB, most: 16 * MIB },

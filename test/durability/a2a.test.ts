@@ -7,11 +7,12 @@ import { type TestContext, test } from "node:test";
 import { decodeJwt } from "jose";
 import { newRecord } from "../../core/a2a/new-task.ts";
 import { ended } from "../../core/a2a/task.ts";
-import { TaskRows } from "../../core/a2a/task-rows.ts";
+import { OPEN_TASKS, TaskRows } from "../../core/a2a/task-rows.ts";
 import { admit } from "../../core/approvals/admission.ts";
 import { ApprovalRows } from "../../core/approvals/rows.ts";
 import { EVERYTHING, NOBODY } from "../../core/identity/principal.ts";
-import { OPEN_TASKS, openTask, workflowIndex } from "../../core/storage/keys.ts";
+import { idOfRow } from "../../core/storage/collection.ts";
+import { workflowIndex } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
@@ -348,7 +349,7 @@ test("POST /a2a/:id: SendMessage gives its task also when another process has be
     const [row] = (await base.scan({ prefix: OPEN_TASKS, limit: 1 })).values();
     if (row !== undefined && isLeft) {
       isLeft = false;
-      await new A2aCaller(await start(base)).when("assistant", openTask(row.key), "TASK_STATE_COMPLETED");
+      await new A2aCaller(await start(base)).when("assistant", idOfRow(row), "TASK_STATE_COMPLETED");
     }
     return revision;
   };

@@ -1,4 +1,5 @@
 /** What a store must not have once nothing is at work: rows of work, and rows that belong to nothing. */
+import { OPEN_TASKS } from "../../core/a2a/task-rows.ts";
 import {
   CONVERSATIONS,
   conversationOfKey,
@@ -7,9 +8,7 @@ import {
   indexedConversation,
   indexedExecution,
   OPEN_EXECUTIONS,
-  OPEN_TASKS,
   STOP_REQUESTS,
-  TASKS,
   TURN_CLAIMS,
   TURN_INTERRUPTS,
   UNFINISHED_COPIES,
@@ -74,7 +73,7 @@ const KINDS: readonly Kind[] = [
     index: "u/",
   },
   {
-    rows: TASKS,
+    rows: "a2/",
     whole: (key) => key.split("/").at(-1)!,
     parts: [
       ["a2i/", ofEnd],

@@ -4,13 +4,13 @@ import { describe, type TestContext, test } from "node:test";
 import { newRecord } from "../../../core/a2a/new-task.ts";
 import { type PushConfig, readPushConfig } from "../../../core/a2a/push-config.ts";
 import { PushDelivery } from "../../../core/a2a/push-delivery.ts";
-import { readPushes } from "../../../core/a2a/push-rows.ts";
 import { PushSender } from "../../../core/a2a/push-sender.ts";
+import { TASK_NOTICES } from "../../../core/a2a/pushes.ts";
 import { ended, type TaskRecord } from "../../../core/a2a/task.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
 import { NOBODY } from "../../../core/identity/principal.ts";
 import { AllowedAddresses } from "../../../core/outbound/allowed-addresses.ts";
-import { PROCESSES, processKey, TASK_NOTICES, TASK_PUSHES, taskNoticeKey } from "../../../core/storage/keys.ts";
+import { encodeNumber, PROCESSES, processKey } from "../../../core/storage/keys.ts";
 import { Membership } from "../../../core/storage/membership.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
@@ -138,7 +138,7 @@ test("the many tasks of a user that wait for a receiver that does not answer kee
   await silent.when(4);
   const due = Date.now();
   const waiting = Array.from({ length: 10_000 }, (_, index) => [
-    taskNoticeKey(due, `t${index}`),
+    `${TASK_NOTICES}${encodeNumber(due)}/t${index}`,
     JSON.stringify(["desk", "ada"]),
   ]) as [string, string][];
   await store.commit({ put: waiting });
@@ -177,7 +177,7 @@ test("a try that the end of the service cuts short does not count", async (t) =>
   await endTask(rows, record);
   await receiver.when(1);
   await sender.close();
-  const { claim, pushes } = (await readPushes(store, record.task.id))!;
+  const { claim, pushes } = (await rows.pushes.read(record.task.id))!.record;
   assert.equal(claim, undefined);
   assert.equal(pushes[0]!.pending!.tries, 0);
 });
@@ -253,7 +253,40 @@ test("a task that is deleted leaves no row of those who were told of it", async 
   const { rows } = await processOn(t, store);
   const record = await beginTask(rows, "http://127.0.0.1:1/");
   await endTask(rows, record);
-  assert.equal((await readPushes(store, record.task.id))?.event, 1);
+  assert.equal((await rows.pushes.read(record.task.id))?.record.event, 1);
   await rows.delete("desk", await store.scan({ prefix: "a2i/", limit: 10 }));
-  for (const prefix of [TASK_PUSHES, TASK_NOTICES]) assert.deepEqual(await store.scan({ prefix, limit: 1 }), []);
+  for (const prefix of ["a2c/", TASK_NOTICES]) assert.deepEqual(await store.scan({ prefix, limit: 1 }), []);
+});
+
+test("rows of those who are told of a task are as earlier releases have written them", async (t) => {
+  const store = shared();
+  const { rows } = await processOn(t, store);
+  const record = await beginTask(rows, "http://127.0.0.1:1/");
+  const { id } = record.task;
+  const written = async () =>
+    (await store.scan({ prefix: "a2", limit: 20 })).flatMap(({ key, value }) =>
+      /^a2[cn]/.test(key) ? [[key, JSON.parse(value)]] : [],
+    );
+  const config = { id: "one", url: "http://127.0.0.1:1/", version: "1.0", issuer: "http://here/a2a/desk" };
+  const head = { agent: "desk", owner: "ada" };
+  assert.deepEqual(await written(), [[`a2c/${id}`, { ...head, event: 0, pushes: [{ config }] }]]);
+  await endTask(rows, record);
+  const { due } = (await rows.pushes.read(id))!.record.pushes[0]!.pending!;
+  const told = {
+    ...head,
+    event: 1,
+    pushes: [{ config, pending: { event: 1, since: due, tries: 0, due } }],
+  };
+  assert.deepEqual(await written(), [
+    [`a2c/${id}`, told],
+    [`a2n/${encodeNumber(due)}/${id}`, ["desk", "ada"]],
+  ]);
+  const claim = { process: "p", until: due + 1_000 };
+  await rows.pushes.change(id, (before) => ({ ...before, claim }));
+  assert.deepEqual(await written(), [
+    [`a2c/${id}`, { ...told, claim }],
+    [`a2n/${encodeNumber(claim.until)}/${id}`, ["desk", "ada", "p"]],
+  ]);
+  await rows.pushes.change(id, (before) => ({ ...before, pushes: [] }));
+  assert.deepEqual(await written(), []);
 });

@@ -7,10 +7,11 @@ import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Commit } from "../../../core/storage/store.ts";
 
 interface Parcel {
-  readonly state: "open" | "sent";
+  readonly state: "open" | "sent" | "lost";
   readonly city?: string;
   readonly at: number;
   readonly shelf?: string;
+  readonly weight?: number;
 }
 
 /** Parcels in lists by state, and by city and state, and on shelves; with the commits that they make. */
@@ -27,7 +28,8 @@ function parcels() {
   const rows = new Collection<Parcel>(store, {
     prefix: "pa/",
     times: "pt/",
-    timeOf: ({ at, state }) => (state === "open" ? at : at + 100),
+    timeOf: ({ at, state }) => ({ open: at, sent: at + 100, lost: Number.POSITIVE_INFINITY })[state],
+    factsOf: ({ weight }) => (weight === undefined ? [] : [weight]),
     lists: [
       ["ps/", "state"],
       ["pc/", "city", "state"],
@@ -111,4 +113,29 @@ test("records of a collection are due in the order of their times, and those bef
     ["pa/r3"],
   );
   assert.equal(await rows.read("r1"), undefined);
+});
+
+test("rows of the time and the lists of a record say what its kind tells of it, and are written again when only that changes", async () => {
+  const { rows, commits, store } = parcels();
+  const record = { state: "open", at: 5, shelf: "x", weight: 1 } as const;
+  await rows.write("a", undefined, record);
+  await rows.write("a", await rows.read("a"), { ...record, weight: 2 });
+  const { put, delete: removed } = commits.at(-1)!;
+  assert.deepEqual(put!.slice(1), [
+    [`pt/${T(5)}/a`, "[2]"],
+    [`ps/open/${T(5)}/a`, "[2]"],
+  ]);
+  assert.deepEqual(removed, []);
+  assert.equal((await store.get("pl/x/a"))?.value, "");
+});
+
+test("a record whose time never comes has no row of it, and is not due", async () => {
+  const { rows, keys } = parcels();
+  await rows.write("a", undefined, { state: "lost", at: 5 });
+  assert.deepEqual(await keys(), ["pa/a", `ps/lost/${T(5)}/a`]);
+  assert.deepEqual(await rows.due(Date.now()), []);
+  await rows.write("a", await rows.read("a"), { state: "open", at: 5 });
+  assert.deepEqual(await keys(), ["pa/a", `ps/open/${T(5)}/a`, `pt/${T(5)}/a`]);
+  await rows.write("a", await rows.read("a"), { state: "lost", at: 5 });
+  assert.deepEqual(await keys(), ["pa/a", `ps/lost/${T(5)}/a`]);
 });
