@@ -34,8 +34,8 @@ class Space {
 
   /** Whether it is greater than all keys. */
   #isGreatest(key: string): boolean {
-    const slot = this.#blocks.at(-1)!.at(-1);
-    return slot === undefined || slot.key < key;
+    const block = this.#blocks[this.#blocks.length - 1]!;
+    return block.length === 0 || block[block.length - 1]!.key < key;
   }
 
   set(row: Row): void {
@@ -53,7 +53,8 @@ class Space {
     this.#slots.set(key, slot);
     const at = isGreatest ? this.#blocks.length - 1 : this.#findBlock(key);
     const block = this.#blocks[at] as Slot[];
-    block.splice(isGreatest ? block.length : lowerBound(block, key), 0, slot);
+    if (isGreatest) block.push(slot);
+    else block.splice(lowerBound(block, key), 0, slot);
     // Rising keys leave full blocks behind.
     if (block.length > BLOCK_SIZE)
       this.#blocks.splice(at + 1, 0, block.splice(isGreatest ? BLOCK_SIZE : BLOCK_SIZE / 2));
@@ -193,11 +194,10 @@ export function createMemoryStore(): Store {
     checkCommit(commit);
     const conflicts = (commit.expect ?? []).filter(([key, wanted]) => (rows.get(key)?.revision ?? null) !== wanted);
     if (conflicts.length > 0) throw new CommitConflict(conflicts.map(([key]) => key));
-    const removed = new Set(commit.delete);
-    for (const prefix of commit.clear ?? []) for (const key of rows.keys(prefix)) removed.add(key);
+    const removed = [...(commit.delete ?? []), ...(commit.clear ?? []).flatMap((prefix) => rows.keys(prefix))];
     // First, since it may throw, and must not leave half of the commit behind.
     for (const [key, delta] of commit.add ?? []) {
-      addToCounter(key, (removed.has(key) ? undefined : rows.get(key)?.value) ?? "0", delta);
+      addToCounter(key, (removed.includes(key) ? undefined : rows.get(key)?.value) ?? "0", delta);
     }
     revision++;
     for (const key of removed) rows.delete(key);

@@ -240,11 +240,13 @@ export class WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
-    const find = () => this.#lookup.find(workflowId, id, userId);
-    const isDone = call.keyed?.isRepeated === true && (await wasResumed(this.#engine, await find(), call.keyed.runId));
-    const earlier = isDone ? await this.#earlier({ workflowId, id, userId }, call) : null;
-    if (earlier !== null) return earlier;
-    const resumed = await resumeExecution(this.#engine, find, body, call);
+    if (call.keyed?.isRepeated === true) {
+      const found = await this.#lookup.find(workflowId, id, userId);
+      const isDone = await wasResumed(this.#engine, found, call.keyed.runId);
+      const earlier = isDone ? await this.#earlier({ workflowId, id, userId }, call) : null;
+      if (earlier !== null) return earlier;
+    }
+    const resumed = await resumeExecution(this.#engine, () => this.#lookup.find(workflowId, id, userId), body, call);
     if ("outline" in resumed) return outcomeOf(resumed.state, resumed.outline);
     return this.#result(resumed, call, () => notSuspended(id, "running"));
   }
@@ -344,13 +346,8 @@ export class WorkflowAccess {
   async #result(execution: Execution, call: WorkflowCall, lost: Lost): Promise<Serialized> {
     // If the reply is cut short, the execution continues, and the client needs its id to find it.
     call.cutShort = { executionId: execution.state.start.id };
-    await this.#settled(execution, lost);
+    await unlessLost(execution, execution.outcome(), lost);
     return outcomeOf(execution.state, execution.definition.outline);
-  }
-
-  /** Waits until the execution has settled. Throws when an unavailable store delays that. */
-  #settled(execution: Execution, lost: Lost): Promise<void> {
-    return unlessLost(execution, execution.outcome(), lost);
   }
 
   async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
@@ -372,7 +369,7 @@ export class WorkflowAccess {
     }
     const { state } = execution;
     execution.stop(stopFromRequest(request));
-    await this.#settled(execution, () => stillRunning(state.start.id));
+    await unlessLost(execution, execution.outcome(), () => stillRunning(state.start.id));
     if (state.status === "running") throw stillRunning(state.start.id);
     return state;
   }

@@ -142,14 +142,16 @@ export function parseTurnInput(input: unknown): TurnInput {
     return {
       user,
       messageIds: NO_IDS,
-      since: () => [],
-      history: () => [],
+      since: nothing,
+      history: nothing,
       complete: false,
       continued: null,
       results: NO_RESULTS,
       shown: null,
       text: input,
-      title: () => makeTitle(input),
+      title() {
+        return makeTitle(input);
+      },
     };
   }
   const messages = input as readonly Fields[];
@@ -176,6 +178,7 @@ export function parseTurnInput(input: unknown): TurnInput {
 }
 
 const NO_IDS: ReadonlySet<string> = new Set();
+const nothing = () => [];
 
 function messageId({ id }: Fields): string | undefined {
   return typeof id === "string" && id !== "" && id.length <= MAX_ID_LENGTH ? id : undefined;

@@ -188,8 +188,10 @@ export class Turn {
     this.#recalled = recalled.ids;
     this.asked = recalled.asked;
     const { access, conversation } = this.#options;
-    const bytes = () => jsonBytes([this.#branch, this.#user]);
-    const room = this.writable && !this.#isRepeated ? access.requireRoom(conversation.userId, bytes) : undefined;
+    const room =
+      this.writable && !this.#isRepeated
+        ? access.requireRoom(conversation.userId, () => jsonBytes([this.#branch, this.#user]))
+        : undefined;
     if (room !== undefined) await room;
     return recalled;
   }
@@ -331,8 +333,10 @@ export class Turn {
   async #lasting<T>(work: () => Promise<T>): Promise<T> {
     const { record, call, ticket } = this.#options;
     if (record?.isKept !== true) return work();
-    const isOver = () => call.signal.aborted || ticket?.withdrawn != null;
-    return work().catch((failure) => whileAway(failure, work, { report: (error) => record.away(error), isOver }));
+    return work().catch((failure) => {
+      const isOver = () => call.signal.aborted || ticket?.withdrawn != null;
+      return whileAway(failure, work, { report: (error) => record.away(error), isOver });
+    });
   }
 
   /** A turn that takes the place of messages, or completes one, does so all at once, when it has an answer. */

@@ -1,7 +1,9 @@
 /** Tools: listing and execution, and the approvals that their calls wait for. */
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
+import { systemTime } from "../../lib/clock.ts";
 import { notFound, quoted } from "../../lib/errors.ts";
+import { isoTime } from "../../lib/iso-time.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import { executeTool, toolResultText } from "../../tools/execute.ts";
 import { get, manage, post } from "./row.ts";
@@ -25,20 +27,24 @@ function execute(service: Service, name: string, body: { input: unknown; context
   const tool = service.tools.get(name);
   if (tool === undefined) throw notFound(`tool ${quoted(name)} does not exist`);
   const started = performance.now();
-  const finish = (result: unknown) => {
-    // Milliseconds, rounded to microseconds.
-    const executionTime = Math.round((performance.now() - started) * 1000) / 1000;
-    const timestamp = new Date().toISOString();
-    const toolName = JSON.stringify(name);
-    const text = toolResultText(name, result);
-    return new Serialized(
-      `{"toolName":${toolName},"result":${text},"executionTime":${executionTime},"timestamp":"${timestamp}"}`,
-    );
-  };
   const approval = { kind: "direct", id: call.headers["x-approval-id"] } as const;
   const context = (body.context ?? {}) as Record<string, unknown>;
   const result = executeTool(tool, body.input, { call, context, approval, progress: call.progress });
-  return result instanceof Promise ? result.then(finish) : finish(result);
+  return result instanceof Promise
+    ? result.then((later) => replyOf(name, later, started))
+    : replyOf(name, result, started);
+}
+
+/** @param started by the steady clock */
+function replyOf(name: string, result: unknown, started: number): Serialized {
+  // Milliseconds, rounded to microseconds.
+  const executionTime = Math.round((performance.now() - started) * 1000) / 1000;
+  const timestamp = isoTime(systemTime());
+  const toolName = JSON.stringify(name);
+  const text = toolResultText(name, result);
+  return new Serialized(
+    `{"toolName":${toolName},"result":${text},"executionTime":${executionTime},"timestamp":"${timestamp}"}`,
+  );
 }
 
 // Approvals: questions to people before a tool runs.

@@ -54,14 +54,12 @@ export async function findExecution(
   id: string,
   selector: ExecutionSelector = ANY_OWNER,
 ): Promise<FoundExecution | null> {
-  const isSelected = (found: FoundExecution | null) =>
-    found !== null && found.start.id === id && selector.matches(found.start);
   const ours = parseOwnId(id);
-  const found = ours === null ? null : await readExecution(store, ours);
-  if (isSelected(found)) return found;
+  const found = ours === null ? null : await readExecution(store, ours, id);
+  if (found !== null && selector.matches(found.start)) return found;
   const place = await findIdPlace(store, selector.spaces, executionNameKeys(id), selector.owner);
-  const named = place === undefined ? null : await readExecution(store, place.number);
-  return isSelected(named) ? named : null;
+  const named = place === undefined ? null : await readExecution(store, place.number, id);
+  return named !== null && selector.matches(named.start) ? named : null;
 }
 
 /** The starts of all executions with an id, of any user: at most `MAX_ID_PLACES` for a chosen id, and one for an engine's id. */

@@ -4,7 +4,7 @@ import { type Principal, permittedUser } from "../../identity/principal.ts";
 import { MAX_ID_PLACES, unlessConflict } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
-import { type ExecutionStart, executionOwner } from "../journal/entries.ts";
+import { executionOwner } from "../journal/entries.ts";
 import {
   type ExecutionSelector,
   type FoundExecution,
@@ -98,9 +98,13 @@ export class ExecutionLookup {
   }
 
   #selector(workflowId: string, owner: string | undefined): ExecutionSelector {
-    const matches = (start: ExecutionStart) =>
-      start.workflowId === workflowId && (owner === undefined || executionOwner(start) === owner);
-    return { spaces: this.#engine.spaces, owner, matches };
+    return {
+      spaces: this.#engine.spaces,
+      owner,
+      matches(start) {
+        return start.workflowId === workflowId && (owner === undefined || executionOwner(start) === owner);
+      },
+    };
   }
 
   /** The owner of the execution that is meant. A caller who sees everything and names no user means the only one there is. */

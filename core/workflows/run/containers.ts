@@ -73,7 +73,7 @@ export async function handleFailure(
 }
 
 /** Runs the steps of a workflow, then its `onError` if one of them has failed. A workflow that bailed before a restart is not run again. */
-export async function runWorkflow(
+export function runWorkflow(
   runSteps: RunSteps,
   execution: Execution,
   prefix: string,
@@ -81,13 +81,16 @@ export async function runWorkflow(
   frame: Frame,
   given: StepInput,
   lifetime: Lifetime,
-): Promise<Outcome> {
+): Outcome | Promise<Outcome> {
   const { values, bailed: ended } = execution.state;
   const source = ended.get(prefix);
   if (source !== undefined) return bailed(values.get(source), source);
-  const outcome = await runSteps(execution, steps, frame, given, lifetime);
-  if (outcome.kind !== "failed" || onError === null || lifetime.isAbandoned) return outcome;
-  return runSteps(execution, onError, handling(frame, outcome), given, lifetime);
+  const running = runSteps(execution, steps, frame, given, lifetime);
+  if (onError === null) return running;
+  return running.then((outcome) => {
+    if (outcome.kind !== "failed" || lifetime.isAbandoned) return outcome;
+    return runSteps(execution, onError, handling(frame, outcome), given, lifetime);
+  });
 }
 
 const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };

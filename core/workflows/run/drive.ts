@@ -230,7 +230,7 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
     throw new CommitConflict([openExecutionKey(execution.state.start.number)]);
   }
   execution.append(entry);
-  return execution.writeRecord();
+  await execution.writeRecord();
 }
 
 /** The entry for the outcome; null when the execution was interrupted and continues later. */

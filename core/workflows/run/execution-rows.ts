@@ -67,26 +67,6 @@ export class EndLost extends Error {
 export const endUnknown = (cause: CommitConflict): ServiceError =>
   new ServiceError("unavailable", "it is not known whether the execution has ended: its store was away", { cause });
 
-/** The rows of an execution that settles: its record row with this value, and its index rows. */
-function restRows({ start, status, endedAt }: JournalState, value: string): [string, string][] {
-  const ended = String(endedAt ?? 0);
-  const put: [string, string][] = [[executionKey(start.number), value]];
-  for (const key of indexKeys(start, status)) put.push([key, ended]);
-  return put;
-}
-
-/** The commit of an execution that settles again before anything of its resume was committed. */
-function restWithoutReopening(put: readonly [string, string][], reopening: Reopening): Commit {
-  const kept = new Set(put.map(([key]) => key));
-  return { put, delete: reopening.delete?.filter((key) => !kept.has(key)), expect: reopening.expect };
-}
-
-/** A commit, and what to call once it is done. */
-export interface RowsChange {
-  readonly commit: Commit;
-  done(revision: number): void;
-}
-
 export class ExecutionRows {
   /** Of its open row: stop requests name it. */
   revision = 0;
@@ -137,71 +117,57 @@ export class ExecutionRows {
     this.#firstText ??= "[]";
   }
 
-  /** More entries. The first ones come into its open row. */
-  entries(texts: readonly string[]): RowsChange {
+  /** More entries. The first ones come into its open row. To be followed by `entered`. */
+  entries(texts: readonly string[]): Commit {
     const { process } = this.#environment;
-    const text = entriesText(texts);
     if (this.#isNew) {
       const put = openRows(this.#start, openRowText(process, this.#startText, texts));
-      return {
-        commit: asFirst({ put, of: [this.#start] }, this.#start, this.#expecting),
-        done: (revision) => {
-          this.#isNew = false;
-          this.#firstText = text;
-          this.#begun(revision);
-        },
-      };
+      return asFirst({ put, of: [this.#start] }, this.#start, this.#expecting);
     }
-    const row: [string, string] = [journalKey(this.#start.number, this.#journalRows), text];
-    const reopening = this.#reopening;
+    const row: [string, string] = [journalKey(this.#start.number, this.#journalRows), entriesText(texts)];
     const commit =
-      reopening === null
+      this.#reopening === null
         ? this.#ifStillOwned({ put: [row] })
-        : { ...reopening, put: [row, ...openRows(this.#start, reopenedRowText(process))] };
-    return {
-      commit: { ...commit, of: [this.#start], begun: true },
-      done: (revision) => {
-        this.#journalRows++;
-        if (reopening !== null) this.#begun(revision);
-      },
-    };
+        : { ...this.#reopening, put: [row, ...openRows(this.#start, reopenedRowText(process))] };
+    return { ...commit, of: [this.#start], begun: true };
+  }
+
+  /** These entries are in the store. @param revision of that commit */
+  entered(texts: readonly string[], revision: number): void {
+    if (this.#isNew) this.#firstText = entriesText(texts);
+    else this.#journalRows++;
+    if (this.#isNew || this.#reopening !== null) this.revision = revision;
+    this.#isNew = false;
+    this.#reopening = null;
   }
 
   /**
-   * Its record row, with the entries in it that are not on disk yet; the open row goes.
+   * To be followed by `rested`: its record row, with the entries in it that are not on disk yet; the open row goes.
    *
    * @param state after those entries
    * @param values as JSON, of those that the caller has already
    */
-  rest(
-    state: JournalState,
-    outline: Outline,
-    texts: readonly string[],
-    values?: ReadonlyMap<unknown, string>,
-  ): RowsChange {
+  rest(state: JournalState, outline: Outline, texts: readonly string[], values?: ReadonlyMap<unknown, string>): Commit {
     const record = executionRecord(state, outline, values);
     const first = this.#firstText ?? "[]";
     const value = recordRowText(record, this.#startText, first, this.#journalRows, entriesText(texts));
-    const begun = !this.#isNew || this.#firstText !== null;
-    return {
-      commit: { ...this.#restCommit(restRows(state, value)), of: [this.#start], begun },
-      done: () => {
-        this.#firstText ??= "[]";
-        this.#isNew = false;
-        this.#reopening = null;
-      },
-    };
+    const start = this.#start;
+    const indexes = indexKeys(start, state.status);
+    const put: [string, string][] = [[executionKey(start.number), value]];
+    for (const key of indexes) put.push([key, String(state.endedAt ?? 0)]);
+    const rows: Commit = { put, of: [start], begun: !this.#isNew || this.#firstText !== null };
+    if (this.#isNew) return asFirst(rows, start, this.#expecting);
+    if (this.#reopening === null) return this.#ifStillOwned({ ...rows, delete: openRowKeys(start) });
+    // It settles again before anything of its resume was committed.
+    const { delete: removed, expect } = this.#reopening;
+    return { ...rows, delete: removed?.filter((key) => !indexes.includes(key)), expect };
   }
 
-  #begun(revision: number): void {
-    this.revision = revision;
+  /** Its record row is in the store. */
+  rested(): void {
+    this.begin();
+    this.#isNew = false;
     this.#reopening = null;
-  }
-
-  #restCommit(put: readonly [string, string][]): Commit {
-    if (this.#isNew) return asFirst({ put }, this.#start, this.#expecting);
-    if (this.#reopening !== null) return restWithoutReopening(put, this.#reopening);
-    return this.#ifStillOwned({ put, delete: openRowKeys(this.#start) });
   }
 
   /** On a shared store the commit fails when another process has recovered the execution. */

@@ -17,7 +17,7 @@ import { entryJson } from "../journal/record.ts";
 import { Slice, valuesInSlices } from "../journal/slice.ts";
 import { applyEntry, copyOfState, type JournalState, type StepState, stateFromJournal } from "../journal/state.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
-import { EndLost, ExecutionRows, endUnknown, type RowsChange, reopeningCommit } from "./execution-rows.ts";
+import { EndLost, ExecutionRows, endUnknown, reopeningCommit } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { countStep, type ExecutionSpans } from "./spans.ts";
@@ -164,7 +164,7 @@ export class Execution {
   isContested = false;
   #known: KnownValues | null = null;
   /** Its input as JSON, in a replay of a large one. */
-  readonly #texts = new Map<unknown, string>();
+  readonly #texts: ReadonlyMap<unknown, string> | undefined;
   /** Resolves when somebody else's commit has ended it, or has failed; null while nobody has tried that. */
   ending: Promise<unknown> | null = null;
   /** Set when it cannot end in that commit, because it is not this process's any more, or its number or id is taken. */
@@ -190,7 +190,8 @@ export class Execution {
     this.#size = new RecordedSize(environment.maxBytes);
     this.#size.add(startText);
     // In the memory of that text, and not of the row that it came from.
-    if (source?.input !== undefined) this.#texts.set(state.start.input, startText.slice(-1 - source.input.length, -1));
+    if (source?.input !== undefined)
+      this.#texts = new Map([[state.start.input, startText.slice(-1 - source.input.length, -1)]]);
     this.takenUp = stored === null ? null : new OpenTries(state);
     if (stored === null) return;
     const { loaded, found } = stored;
@@ -293,7 +294,10 @@ export class Execution {
 
   /** As `settled`, but rejects when the store cannot take a commit. The execution itself waits until the store is back. */
   outcome(): Promise<void> {
-    return Promise.race([this.settled, this.#commits.failure()]);
+    return new Promise((resolve, reject) => {
+      this.settled.then(resolve, reject);
+      this.#commits.onFailure(reject);
+    });
   }
 
   /** Resolves when more entries are on disk, when the execution settles, and when it is given up. */
@@ -315,9 +319,8 @@ export class Execution {
     const texts = this.#pending;
     const { count } = this.#log;
     this.#pending = [];
-    const { commit, done } = this.#rows.entries(texts);
-    this.#writing = this.#commits.commit(commit, this.#rows.isInDoubt).then((revision) => {
-      done(revision);
+    this.#writing = this.#commits.commit(this.#rows.entries(texts), this.#rows.isInDoubt).then((revision) => {
+      this.#rows.entered(texts, revision);
       const { userId } = this.state.start;
       if (this.#environment.store.isOverfull?.(userId)) this.lifetime.stop(USER_HAS_TOO_MUCH);
       this.#onCommitted(count);
@@ -333,9 +336,10 @@ export class Execution {
     while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const texts = this.#pending;
     this.#pending = [];
-    const { commit, done } = this.#rows.rest(this.state, this.definition.outline, texts, values);
+    const commit = this.#rows.rest(this.state, this.definition.outline, texts, values);
     const { count } = this.#log;
-    done(await this.#commits.commit(commit, this.#rows.isInDoubt));
+    await this.#commits.commit(commit, this.#rows.isInDoubt);
+    this.#rows.rested();
     this.isAtRest = true;
     this.#onCommitted(count);
   }
@@ -352,24 +356,26 @@ export class Execution {
     const texts = added.map((entry) => JSON.stringify(entry));
     if (!this.#size.fits(texts)) return false;
     const state = added.reduce(applyEntry, copyOfState(this.state));
-    const change = () => rows.rest(state, this.definition.outline, [...this.#pending, ...texts]);
+    const { outline } = this.definition;
     const rows = this.#rows;
-    let latest: RowsChange | null = null;
-    const committed = (revision: number) => {
+    // Nothing else is written before this has ended.
+    const pending = this.#pending;
+    let isTried = false;
+    const committed = () => {
       for (const [index, entry] of added.entries()) this.#add(entry, texts[index]!);
       this.#pending = [];
-      latest?.done(revision);
+      rows.rested();
       this.isAtRest = true;
       this.#onCommitted(this.#log.count);
     };
     const joined: JoinedChanges = {
       get changes() {
         // An earlier try has failed, and may have happened.
-        if (latest !== null) rows.isInDoubt = true;
+        if (isTried) rows.isInDoubt = true;
+        isTried = true;
         // The last part names the ids of the messages, which are known when the commit is made.
         texts[0] = JSON.stringify(added[0]);
-        latest = change();
-        return latest.commit;
+        return rows.rest(state, outline, [...pending, ...texts]);
       },
       committed,
       lost: (conflict) => new EndLost(conflict),

@@ -8,7 +8,6 @@ import {
   type Outline,
   type Step,
   type StepOutline,
-  type StepsOfWorkflow,
   type ValueCheck,
   type WorkflowDefinition,
 } from "../definition/definition.ts";
@@ -227,7 +226,7 @@ function resumeEntry(
 export function checkReplay(definition: WorkflowDefinition, path: StepPath, body: ReplayExecutionRequest): void {
   const { inputData, resumeData } = body;
   const problems: (string | null | undefined)[] = [];
-  if (inputData !== undefined) problems.push(findStep(definition, path)?.inputCheck?.(inputData, "inputData"));
+  if (inputData !== undefined) problems.push(findStep(listsOf(definition), path)?.inputCheck?.(inputData, "inputData"));
   if (resumeData !== undefined) problems.push(resumeCheckFor(definition, path)?.(resumeData, "resumeData"));
   const messages = problems.filter((problem) => typeof problem === "string");
   if (messages.length > 0) throw invalid(messages.join("; "));
@@ -246,18 +245,17 @@ function findResumeTarget(state: JournalState, { outline }: WorkflowDefinition, 
 
 /** The schema of the step itself takes precedence over that of the workflow. */
 function resumeCheckFor(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {
-  return findStep(definition, path)?.resumeCheck ?? definition.resumeCheck;
+  return findStep(listsOf(definition), path)?.resumeCheck ?? definition.resumeCheck;
 }
 
-function findStep(workflow: StepsOfWorkflow, path: StepPath): Step | undefined {
-  const find = (steps: readonly Step[]): Step | undefined => {
+function findStep(lists: readonly (readonly Step[])[], path: StepPath): Step | undefined {
+  for (const steps of lists) {
     for (const step of steps) {
-      const found = step.path === path ? step : find(listsBelow(step).flat());
+      const found = step.path === path ? step : findStep(listsBelow(step), path);
       if (found !== undefined) return found;
     }
-    return undefined;
-  };
-  return find(listsOf(workflow).flat());
+  }
+  return undefined;
 }
 
 const listsBelow = (step: Step): readonly (readonly Step[])[] =>

@@ -67,9 +67,9 @@ export class WaitingCommits {
     this.#store = store;
   }
 
-  /** Rejects when the store cannot take a commit. */
-  failure(): Promise<never> {
-    return new Promise((_resolve, reject) => this.#listeners.push(reject));
+  /** Calls it, once, when the store cannot take a commit. */
+  onFailure(listener: (error: unknown) => void): void {
+    this.#listeners.push(listener);
   }
 
   /**
@@ -106,6 +106,6 @@ export class WaitingCommits {
         `an execution cannot be recorded and waits: ${error.message}`,
       );
     const failure = notRecordedYet(this.#execution.state.start.id, error);
-    for (const reject of this.#listeners.splice(0)) reject(failure);
+    for (const tell of this.#listeners.splice(0)) tell(failure);
   }
 }
