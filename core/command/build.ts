@@ -2,7 +2,7 @@
 import { cpSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import { carryPackages } from "../codegen/build.ts";
+import { carryPackages } from "../codegen/carried.ts";
 import { PROJECT } from "../lib/version.ts";
 import { checkAlone } from "../packing/check-alone.ts";
 import { carryInstalled, packagesOf } from "../packing/packages.ts";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { isBuiltin } from "node:module";
 import { basename, join } from "node:path";
 import type { PluginBuild } from "esbuild";
-import { copyFiles, installed } from "../codegen/build.ts";
+import { copyFiles, installed } from "../codegen/carried.ts";
 import { USE_PACKAGES } from "../memory/embedding/open.ts";
 import { PLUGIN_KINDS } from "../registry/kinds.ts";
 import { loadEsbuild } from "../registry/resolution.ts";
