@@ -147,6 +147,13 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
     }
     assert.equal(await chat.locator(".answer-facts").count(), 3);
     assert.equal(await chat.getByRole("alert").count(), 1);
+    // What others say just then is none of it.
+    await page.getByRole("textbox", { name: "Your message" }).fill("crash");
+    await page.keyboard.press("Enter");
+    await chat.getByRole("alert").nth(1).waitFor();
+    const conversationId = /conversation=([^&]+)/.exec(page.url())![1]!;
+    await service.post("/agents/assistant/text", { input: "hello there", options: { memory: { conversationId } } });
+    await chat.getByText("hello there").waitFor();
     await page.context().close();
   });
 

@@ -40,8 +40,8 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
   let follows = false;
   /** Whether there is anything to read of the conversation. */
   let isStored = false;
-  /** Whether what was said last has failed or was stopped: what is stored of it has ids that nobody has told, until the next look. */
-  let hasFailed = false;
+  /** What was said last and has failed or was stopped: what is stored of it has ids that nobody has told, until the next look. @type {string | null} */
+  let failed = null;
   /** What the next message that is taken makes of the ones before: their questions may be withdrawn, their refusals are over. @type {(() => unknown)[]} */
   const unsettled = [];
   /** Ids of the messages that are on the page. @type {Set<string>} */
@@ -140,12 +140,13 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
     /** @type {MessageList} */
     const { messages } = await api.get(`api/memory/conversations/${segment(id)}/messages?${query}`, { signal });
     if (isBusy()) return;
-    const isNew = shown.size === 0 || messages.some((each) => !shown.has(each.id));
+    const news = messages.filter((each) => !shown.has(each.id));
+    const isNew = shown.size === 0 || news.length > 0;
     const run = isNew ? await openRun(id) : undefined;
     if (isBusy()) return;
     for (const each of messages) shown.add(each.id);
-    const isKnown = !isNew || (hasFailed && run === undefined);
-    hasFailed = false;
+    const isKnown = !isNew || (run === undefined && isTurnOf(failed, news));
+    failed = null;
     if (isKnown) return;
     // What the run has said so far is read from its beginning.
     replace(log, ...messages.filter((each) => each.id !== answerOf(run?.runId)).map(messageView));
@@ -269,7 +270,7 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
       scrollDown();
     }
     isStored = true;
-    hasFailed ||= answer.usage === undefined;
+    if (answer.usage === undefined) failed = words;
     answered();
     if (answer.waits && (await isKept(trace.id))) {
       turn.remove();
@@ -333,6 +334,13 @@ export function buildChat(place, agentId, { keeps, stored, answered }) {
 
 /** The id of the message that a run stores. @param {string | undefined} runId */
 const answerOf = (runId) => `msg_${runId}`;
+
+/** Whether messages are those of one turn that began with these words. @param {string | null} words @param {readonly MessageList["messages"][number][]} messages */
+const isTurnOf = (words, [question, answer, ...others]) =>
+  question?.role === "user" &&
+  question.parts?.some((part) => part.type === "text" && part.text === words) &&
+  answer?.role !== "user" &&
+  others.length === 0;
 
 /** @param {"user" | "assistant"} role @param {string} text @returns {Message} */
 const message = (role, text) => ({ role, parts: [{ type: "text", text }] });
