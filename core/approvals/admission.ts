@@ -188,7 +188,7 @@ function question({ tool, input, origin }: AskedCall, call: Call, digests: Diges
       `input of tool ${JSON.stringify(tool.name)} needs a person's approval, and must be at most 64 KiB for that`,
     );
   const { expires, consoleOnly } = tool.approval as ApprovalRule;
-  const { kind, owner, executionId = origin.executionId } = call;
+  const { kind, owner, stepAgentId, executionId = origin.executionId } = call;
   const { conversationId } = origin;
   return {
     id: randomBytes(ID_BYTES).toString("hex"),
@@ -200,6 +200,7 @@ function question({ tool, input, origin }: AskedCall, call: Call, digests: Diges
     ...digests,
     consoleOnly,
     ...placeOf({ ...call, executionId, conversationId }),
+    ...(stepAgentId !== undefined && stepAgentId !== call.agentId && { stepAgentId }),
     createdAt: now,
     expiresAt: now + expires,
     status: "open",

@@ -37,6 +37,8 @@ export interface ApprovalRecord extends Place {
   /** Digest of the whole context. */
   readonly contextDigest?: string;
   readonly kind: Exclude<CallKind, "none">;
+  /** As in the claim, where the call is that of a sub-agent. */
+  readonly stepAgentId?: string;
   /** The user to whom the call belongs; empty for none. */
   readonly owner: string;
   /** Digest by which the same question is found again. */

@@ -19,7 +19,7 @@ export function threadsOf(
 }
 
 /** Those to which an agent with this memory may delegate, even indirectly. */
-export function subAgentsOf({ agents }: Manifest, memory: string): Set<string> {
+function subAgentsOf({ agents }: Manifest, memory: string): Set<string> {
   const found = new Set<string>();
   const add = (id: string): void => {
     for (const subAgent of agents[id]?.subAgents ?? []) {

@@ -36,6 +36,8 @@ export interface ApprovalClaim {
   readonly executionId?: string | undefined;
   /** Path of the workflow step. */
   readonly stepId?: string | undefined;
+  /** The agent that the step runs, in whose memory the conversation lies: that of the call may be a sub-agent. */
+  readonly stepAgentId?: string | undefined;
   /** The kept run of an agent that waits for the answer. */
   readonly runId?: string | undefined;
   /**

@@ -201,11 +201,12 @@ describe("a question", () => {
       assert.equal((await conversation().read()).status, 404);
     });
 
-  test("DELETE /api/memory/conversations/:conversationId: that of a sub-agent stays where the conversation of that id in its own memory is deleted", async () => {
+  test("DELETE /api/memory/conversations/:conversationId: those of a sub-agent stay where the conversation of that id in its own memory is deleted", async () => {
     await dataOf(service.post("/agents/boss/text", { input: "delegate", options: { memory: memory() } }));
+    await dataOf(service.post("/workflows/bosses/execute", { input: {}, options: memory() }));
     await dataOf(service.post("/agents/aide/text", { input: "hello", options: { memory: memory() } }));
     await conversation("aide").remove();
-    assert.equal((await open(service)).length, 1);
+    assert.equal((await open(service)).length, 2);
   });
 
   test("DELETE /api/memory/conversations/:conversationId: a run that is answered and has not gone on yet does not begin the conversation again", async () => {

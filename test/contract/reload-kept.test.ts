@@ -1,7 +1,7 @@
 /** `POST /reload`: what waits in the service, for a person or for a turn, and what it has promised, is there after a reload. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { approvalManifest, ran, serveApprovals } from "../support/approvals.ts";
+import { approvalManifest, PAYS, ran, serveApprovals } from "../support/approvals.ts";
 import { eventually } from "../support/event-reader.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { changesOf, metric, says } from "../support/reload.ts";
@@ -37,6 +37,23 @@ const inFlight = (service: TestService, count: number) =>
     async () => (await metric(service, "penstock_http_requests_in_flight")) === count + 1,
     `${count} requests in flight`,
   );
+
+test("POST /reload: a run that waits for an approval goes on though the conversations of its agent are in another memory now", async (t) => {
+  ran.splice(0);
+  const manifest = (memory: string) => {
+    const assistant = { name: "A", description: "A", instructions: "A", model: "demo/echo", tools: ["pay"], memory };
+    const demo = { use: "scripted", replies: PAYS };
+    return { agents: { assistant }, memory: { default: {}, notes: {} }, providers: { demo } };
+  };
+  const service = await serveApprovals(t, manifest("default"));
+  const options = { memory: { conversationId: "c", userId: "ada" } };
+  const { runId, approvals } = await dataOf(service.post("/agents/assistant/text", { input: "pay 5", options }));
+  await changesOf(service, approvalManifest(manifest("notes")));
+  assert.equal((await service.post(`/approvals/${approvals[0].approvalId}`, { approved: true })).status, 200);
+  const run = async () => dataOf(service.get(`/agents/assistant/runs/${runId}`));
+  await eventually(async () => (await run()).status === "completed", "the end");
+  assert.deepEqual(ran, [5]);
+});
 
 test("POST /reload: approvals that are open can be answered, with an input that fits the tools of now, and the step goes on", async (t) => {
   ran.splice(0);

@@ -174,7 +174,7 @@ export class Turn {
     const span = this.#span(MEMORY_SPANS.recall);
     const request = { ...this.#options, input: this.#input, own: this.#own };
     const recalled = await spanned(span, recall({ ...request, lasting: (read) => this.#lasting(read) }, span));
-    const stored = this.#options.record?.stored;
+    const stored = this.#options.record?.storedIn(this.#options.memory.name);
     if (stored != null) await this.#heedDeleted(stored, recalled.isNew);
     this.#discarded = recalled.discarded;
     if (recalled.continued !== null) {
@@ -348,8 +348,11 @@ export class Turn {
   async pause(): Promise<void> {
     if (!this.writable || this.#checkpoints.ended) return;
     await this.#checkpoints.end();
-    const { record } = this.#options;
-    const stored = () => record?.journal.note(["stored", { ...record.stored, ...this.ids }]);
+    const {
+      record,
+      memory: { name },
+    } = this.#options;
+    const stored = () => record?.journal.note(["stored", { ...record.storedIn(name), ...this.ids }, name]);
     await this.#write(null).then(stored, (error) => this.#logFailure(error));
   }
 

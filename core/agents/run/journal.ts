@@ -76,7 +76,10 @@ const isDelta = (part: LanguageModelV3StreamPart): part is Delta =>
 // A run that waits for a person's approval: it comes to rest, and goes on with the answer in this process or in another.
 
 /** What is told of an answer, so that the run goes on. */
-export type WaitingPlace = Pick<ApprovalClaim, "taskId" | "workflowId" | "executionId" | "stepId" | "runId" | "keep">;
+export type WaitingPlace = Pick<
+  ApprovalClaim,
+  "taskId" | "workflowId" | "executionId" | "stepId" | "stepAgentId" | "runId" | "keep"
+>;
 
 /** Thrown by a run whose calls wait, and by the call of a tool that is such a run. What else it did is recorded. */
 export class RunWaits extends Error {
@@ -94,15 +97,17 @@ export class RunWaits extends Error {
 /** How a tool call ended. */
 export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
 
-/** Steps count from 1; what the model has said of calls that wait is that of the step below 0. `texts`: what it has read beside its instructions. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. `stored`: it rests, and its messages are in the conversation. The last form is an entry of the sub-agent that a call delegated to. */
+/** Steps count from 1; what the model has said of calls that wait is that of the step below 0. `texts`: what it has read beside its instructions. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. `stored`: it rests, and its messages are in the conversation of that memory. The last form is an entry of the sub-agent that a call delegated to. */
 export type RunEntry =
   | readonly ["texts", readonly string[]]
   | readonly ["begun", step: number]
   | readonly ["step", step: number, RecordedAnswer]
   | readonly ["result", step: number, ToolAnswer]
   | readonly ["asked", approvalId: string, toolCallId?: string]
-  | readonly ["stored", StoredIds]
+  | readonly ["stored", StoredIds, memory: string]
   | readonly ["inner", step: number, callId: string, RunEntry];
+
+type StoredEntry = Extract<RunEntry, readonly ["stored", ...unknown[]]>;
 
 /** Where the entries of a run go, and what they were before a crash. */
 export interface RunJournal {
@@ -154,8 +159,7 @@ export class RunRecord {
   readonly results = new Map<string, ToolAnswer>();
   /** What was read for the instructions when the run first began; null where that is not on record. */
   readonly texts: readonly string[] | null;
-  /** The messages that it had stored when it came to rest; null when it has not. */
-  readonly stored: StoredIds | null;
+  readonly #stored: StoredEntry | null;
   /** The first step is known by the parts themselves, where nothing comes before it. */
   readonly #firstToNote: number;
   /** While the run does again what readers have seen. */
@@ -166,7 +170,7 @@ export class RunRecord {
     this.journal = journal;
     this.#firstToNote = resumes ? 1 : 2;
     let texts: readonly string[] | null = null;
-    let stored: StoredIds | null = null;
+    let stored: StoredEntry | null = null;
     let isTold = journal.hasStreamed;
     for (const entry of journal.recorded) {
       if (entry[0] === "texts") {
@@ -175,7 +179,7 @@ export class RunRecord {
       }
       isTold = true;
       if (entry[0] === "begun") this.#begun.add(entry[1]);
-      else if (entry[0] === "stored") stored = entry[1];
+      else if (entry[0] === "stored") stored = entry;
       else if (entry[0] === "step") this.answers.set(entry[1], entry[2]);
       else if (entry[0] === "asked") {
         this.#asked.add(entry[1]);
@@ -184,8 +188,13 @@ export class RunRecord {
     }
     if (journal.hasStreamed && !resumes) this.#begun.add(1);
     this.texts = texts;
-    this.stored = stored;
+    this.#stored = stored;
     this.#muted = isTold;
+  }
+
+  /** The messages that it had stored in a memory when it came to rest; null when it has not. */
+  storedIn(memory: string): StoredIds | null {
+    return this.#stored?.[2] === memory ? this.#stored[1] : null;
   }
 
   get isKept(): boolean {

@@ -11,7 +11,6 @@ import type { OnDelete } from "../../memory/domain.ts";
 import { openDomain } from "../../memory/memories.ts";
 import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
 import type { Semantic } from "../../memory/semantic/semantic.ts";
-import { subAgentsOf } from "../../memory/threads.ts";
 import type { Models } from "../../models/models.ts";
 import { runAgentId } from "../../workflows/journal/record.ts";
 import type { Stage } from "./stage.ts";
@@ -25,10 +24,9 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
   const isolated = isIsolated(manifest);
   const { logger } = options;
   // Those of agents with another memory are about another conversation of the same id. A sub-agent asks in that of the agent above it.
-  const isOf = (memory: string, { agentId = "", runId, workflowId = "" }: ApprovalRecord) => {
-    const id = runId === undefined ? agentId : runAgentId(workflowId);
-    const isBelow = runId === undefined && subAgentsOf(manifest, memory).has(agentId);
-    return isBelow || [memory, false, undefined].includes(manifest.agents[id]?.memory);
+  const isOf = (memory: string, { agentId = "", stepAgentId = agentId, runId, workflowId = "" }: ApprovalRecord) => {
+    const id = runId === undefined ? stepAgentId : runAgentId(workflowId);
+    return [memory, false, undefined].includes(manifest.agents[id]?.memory);
   };
   const onDelete: OnDelete = ({ memory, id, userId }) =>
     approvals.withdrawAt(

@@ -62,7 +62,7 @@ async function runAgent(agent: Agent, { prompt, result, stream, accept }: AgentT
         ...body,
         ...{
           runId: runIdFrom(call.tryKey),
-          journal: stepJournal(call),
+          journal: stepJournal(call, agent.id),
         },
       },
       new StepCaller(call),
@@ -82,13 +82,13 @@ async function runAgent(agent: Agent, { prompt, result, stream, accept }: AgentT
 }
 
 /** The journal of a run inside a step. */
-const stepJournal = (call: StepCall): RunJournal => ({
+const stepJournal = (call: StepCall, stepAgentId: string): RunJournal => ({
   recorded: call.kept as readonly RunEntry[],
   isRepeated: call.isRepeated,
   hasStreamed: call.hasStreamed,
   begunAt: call.begunAt,
   since: call.startedAt,
-  waitsAt: { workflowId: call.workflowId, executionId: call.executionId, stepId: call.path },
+  waitsAt: { workflowId: call.workflowId, executionId: call.executionId, stepId: call.path, stepAgentId },
   get isInterrupted() {
     return call.isInterrupted;
   },
